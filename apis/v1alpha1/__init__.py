@@ -1,0 +1,1 @@
+"""Version v1alpha1 of the group `ebb.dev`."""

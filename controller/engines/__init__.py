@@ -1,0 +1,1 @@
+"""What the controller knows about LLM engines: their gauges, their text, their command lines."""

@@ -1,0 +1,1 @@
+"""Reading the work of one engine from inside its own container."""

@@ -1,0 +1,1 @@
+"""The retirement protocol as pure decisions over a snapshot."""
