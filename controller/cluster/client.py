@@ -1,8 +1,9 @@
-"""The seam to Kubernetes: everything above it sees this Protocol, so that a simulation can stand in for a cluster."""
+"""The seam to Kubernetes: everything above it sees this Protocol, so that a simulation can stand in for a
+cluster."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -50,15 +51,18 @@ class Client(Protocol):
         content_type: str = "application/json",
         timeout: float = 10.0,
     ) -> Response:
-        """One call. Raises ApiError for any status outside 2xx, NoAnswerError when there is no whole answer."""
+        """One call. Raises ApiError for any status outside 2xx, NoAnswerError without a whole answer."""
         ...
 
-    def stream_lines(self, path: str, *, query: Mapping[str, str], inactivity: float) -> AsyncIterator[bytes]:
-        """Lines of a watch until the server ends it; NoAnswerError after `inactivity` seconds without a byte."""
+    def stream_lines(
+        self, path: str, *, query: Mapping[str, str], inactivity: float
+    ) -> AsyncGenerator[bytes, None]:
+        """Lines of a watch until the server ends it; NoAnswerError after `inactivity` silent seconds."""
         ...
 
     def exec_channels(
         self, *, namespace: str, pod: str, container: str, argv: Sequence[str], timeout: float
     ) -> AbstractAsyncContextManager[AsyncIterator[tuple[int, bytes]]]:
-        """Run `argv` in a container without stdin or tty; yields (channel, bytes): 1 stdout, 2 stderr, 3 Status."""
+        """Run `argv` in a container without stdin or tty; yields (channel, bytes): 1 stdout, 2 stderr, 3
+        Status."""
         ...
