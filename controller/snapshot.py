@@ -212,3 +212,54 @@ def by_ordinal(pods: Sequence[PodView], role: str) -> dict[int, list[PodView]]:
 def _ordinal(text: str | None) -> int | None:
     """A non-negative decimal number written plainly, or None."""
     return int(text) if text is not None and text.isascii() and text.isdigit() else None
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentView:
+    """A ModelDeployment as the API server sent it; its spec is parsed elsewhere, and only when it is needed."""
+
+    raw: Raw
+
+    @property
+    def metadata(self) -> Raw:
+        found: Raw = self.raw["metadata"]
+        return found
+
+    @property
+    def name(self) -> str:
+        return str(self.metadata["name"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.metadata["namespace"])
+
+    @property
+    def uid(self) -> str:
+        return str(self.metadata["uid"])
+
+    @property
+    def generation(self) -> int:
+        return int(self.metadata.get("generation", 0))
+
+    @property
+    def resource_version(self) -> str:
+        return str(self.metadata.get("resourceVersion", ""))
+
+    @property
+    def terminating(self) -> bool:
+        return bool(self.metadata.get("deletionTimestamp"))
+
+    @property
+    def finalizers(self) -> Sequence[str]:
+        found: Sequence[str] = self.metadata.get("finalizers") or ()
+        return found
+
+    @property
+    def paused(self) -> bool:
+        annotations: Mapping[str, str] = self.metadata.get("annotations") or {}
+        return annotations.get(labels.PAUSED) == "true"
+
+    @property
+    def status(self) -> Raw:
+        found: Raw = self.raw.get("status") or {}
+        return found

@@ -186,7 +186,7 @@ class HttpClient:
         limits: aiohttp.ClientTimeout | None = None,
         verb: str | None = None,
     ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
-        """Send with a fresh token; once more with another one after a 401, which says that nothing was done."""
+        """Send with a fresh token; once more after a 401, which says that nothing was done."""
         url = self._url(path, list((query or {}).items()))
         authorization = await self._credentials.authorization()
         for attempt in (1, 2):
