@@ -13,7 +13,7 @@ RESET_AFTER_SECONDS: Final = 120.0
 
 
 class Backoff:
-    """Exponential waits of 0.8 s × 2 up to 30 s, each with up to half as much again added at random.
+    """Exponential waits of 0.8 s, doubled up to 30 s, each with up to half as much again added at random.
 
     The row starts anew when nothing failed for two minutes. A wait that the server asked for is a lower
     bound.

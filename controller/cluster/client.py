@@ -33,6 +33,21 @@ class ApiError(Exception):
         """True when the request certainly had no effect: only a 4xx says so."""
         return 400 <= self.status < 500
 
+    @property
+    def not_found(self) -> bool:
+        """True when Kubernetes itself says that the object is absent; a proxy's or a missing API's 404 does
+        not."""
+        return self.status == 404 and self.reason == "NotFound"
+
+    @property
+    def conflict(self) -> bool:
+        """True when a precondition (version, UID) did not hold."""
+        return self.status == 409 and self.reason == "Conflict"
+
+    @property
+    def already_exists(self) -> bool:
+        return self.status == 409 and self.reason == "AlreadyExists"
+
 
 class NoAnswerError(Exception):
     """The request may or may not have had its effect: refused, reset, timed out, cut short."""

@@ -69,6 +69,11 @@ class Informer:
         """Apply the answer to an own write at once, so that the next pass reads what this one wrote."""
         self._deliver(self.store.written(raw))
 
+    @property
+    def told(self) -> int:
+        """Sink of the reflector."""
+        return self.store.told
+
     def replace(self, objects: Iterable[Raw], *, version: int) -> None:
         """Sink of the reflector."""
         self._deliver(self.store.replace(objects, version=version))

@@ -1,4 +1,4 @@
-"""Uncached reads: what a decision that destroys something rests on. Absence is proven here and nowhere else."""
+"""Uncached reads: what a destructive decision rests on. Absence is proven here and nowhere else."""
 
 from __future__ import annotations
 

@@ -40,11 +40,20 @@ SHORT_WATCH_SECONDS: Final = 1.0
 EMPTY_WATCHES: Final = 5
 """After so many of those in a row the version itself is doubted and a new list is made."""
 
+STALE_LISTS: Final = 6
+"""After so many lists in a row that are older than what was seen (about half a minute) history itself is
+gone."""
+
 _log = structlog.get_logger(__name__)
 
 
 class Sink(Protocol):
     """Where the reflector puts what it hears; the informer's store."""
+
+    @property
+    def told(self) -> int:
+        """The version up to which everything has been told; 0 before the first list."""
+        ...
 
     def replace(self, objects: Iterable[Raw], *, version: int) -> None: ...
     def watched(self, raw: Raw) -> None: ...
@@ -54,6 +63,13 @@ class Sink(Protocol):
 
 class ExpiredError(Exception):
     """The API server has forgotten the version that the watch or the list went on from."""
+
+
+class HistoryLostError(Exception):
+    """The API server's versions went backwards for good: it was restored from a backup.
+
+    Nothing in memory can be compared with it any more; the process must start afresh.
+    """
 
 
 class _WatchFailedError(Exception):
@@ -90,7 +106,7 @@ class Reflector:
         self._log = _log.bind(resource=resource.plural, namespace=namespace or "*")
 
     def silent_for(self) -> float | None:
-        """Seconds since the API server last said anything about this collection; None before its first list."""
+        """Seconds since the API server last spoke of this collection; None before its first list."""
         return None if self._heard_at is None else self._clock.monotonic() - self._heard_at
 
     async def run(self) -> NoReturn:
@@ -104,7 +120,12 @@ class Reflector:
                 await self._wait("the version has expired, listing again", error)
 
     async def _list(self) -> int:
-        """Deliver the whole collection; returns its version. Tries until it succeeds."""
+        """Deliver the whole collection; returns its version. Tries until it succeeds.
+
+        A list older than what was told before comes from a server that lags behind: believed, it would bring
+        back what was deleted.
+        """
+        stale = 0
         while True:
             try:
                 objects, version = await self._pages()
@@ -116,8 +137,14 @@ class Reflector:
                 await self._wait("the list had no answer", error)
             else:
                 self._hear()
-                self._sink.replace(objects, version=version)
-                return version
+                if version >= self._sink.told:
+                    self._sink.replace(objects, version=version)
+                    return version
+                stale += 1
+                lag = f"it is of version {version}, and {self._sink.told} has been seen"
+                if stale == STALE_LISTS:
+                    raise HistoryLostError(f"{self._resource.plural}: {stale} lists were too old: {lag}")
+                await self._wait("the list is too old", lag)
 
     async def _pages(self) -> tuple[list[Raw], int]:
         objects: list[Raw] = []
@@ -174,14 +201,13 @@ class Reflector:
         async for line in lines:
             self._hear()
             try:
-                self._take(line, place)
+                heard |= self._take(line, place)
             except (MalformedObjectError, orjson.JSONDecodeError) as error:
                 self._log.warning("a watch event cannot be read and is skipped", error=str(error))
-            else:
-                heard = True
         return heard
 
-    def _take(self, line: bytes, place: _Place) -> None:
+    def _take(self, line: bytes, place: _Place) -> bool:
+        """Hand one line on; returns whether it spoke of an object. Raises for what cannot be read."""
         message = orjson.loads(line)
         if not isinstance(message, dict):
             raise MalformedObjectError("the event is not an object")
@@ -194,7 +220,7 @@ class Reflector:
         elif kind in ("ADDED", "MODIFIED", "DELETED"):
             raw = self._entered(found)
             if raw is None:
-                return
+                return False
             version = version_of(raw["metadata"]["resourceVersion"])
             if kind == "DELETED":
                 self._sink.watched_deletion(raw)
@@ -203,10 +229,10 @@ class Reflector:
         else:
             raise MalformedObjectError(f"unknown type {kind!r}")
         place.version = max(place.version, version)
+        return bool(kind != "BOOKMARK")
 
     def _entered(self, item: Any) -> Raw | None:
-        """The object as it is kept: without managedFields, with the kind that lists leave out. None when
-        unfit."""
+        """The object as it is kept: without managedFields, with the kind that lists leave out."""
         try:
             metadata = _metadata(item)
             version_of(metadata.get("resourceVersion"))
@@ -224,7 +250,7 @@ class Reflector:
     def _hear(self) -> None:
         self._heard_at = self._clock.monotonic()
 
-    async def _wait(self, what: str, error: Exception, *, at_least: float | None = None) -> None:
+    async def _wait(self, what: str, error: object, *, at_least: float | None = None) -> None:
         seconds = self._backoff.next(at_least=at_least)
         self._log.warning(what, error=str(error), again_in=round(seconds, 1))
         await self._clock.sleep(seconds)

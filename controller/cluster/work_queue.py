@@ -20,7 +20,7 @@ K = TypeVar("K", bound=Hashable)
 
 BASE_SECONDS: Final = 0.5
 MAXIMUM_SECONDS: Final = 60.0
-"""Per-key backoff: 0.5 s × 2 up to a minute, with up to half as much again added at random."""
+"""Per-key backoff: 0.5 s, doubled up to a minute, with up to half as much again added at random."""
 
 
 class ShutDownError(Exception):
@@ -87,7 +87,7 @@ class WorkQueue(Generic[K]):
         """Add `key` after its own backoff, or after what the server asked for; returns the seconds."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        seconds = min(BASE_SECONDS * 2 ** min(failures, 16), MAXIMUM_SECONDS)
+        seconds = min(BASE_SECONDS * 2.0 ** min(failures, 16), MAXIMUM_SECONDS)
         seconds = max(seconds, at_least or 0.0) * self._random.uniform(1.0, 1.5)
         self.add_after(key, seconds)
         return seconds
