@@ -1,0 +1,130 @@
+"""Names that Ebb sets itself and therefore refuses from users: flags, environment, labels, annotations.
+
+Each is written once; the CEL rules of the CRD and the controller's own check are both made from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from apis.v1alpha1.base import Rule
+
+ENV_PREFIX: Final = "EBB_"
+VOLUME_PREFIX: Final = "ebb-"
+KEY_PREFIXES: Final = ("ebb.dev/", "prometheus.io/", "kueue.x-k8s.io/")
+KEYS: Final = (
+    "app.kubernetes.io/name",
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/component",
+    "app.kubernetes.io/managed-by",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedFlag:
+    """A command-line flag that is not the user's, and why."""
+
+    name: str
+    why: str
+    family: str = ""
+    """Prefix of whole names that go with it, e.g. `--prometheus-`; "" for this one name."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.family}*" if self.family else self.name
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.title} (also abbreviated, with `=` or underscores) is refused: {self.why}"
+
+    def matches(self, argument: str) -> bool:
+        """Whether an argument is this flag: cut at `=`, underscores folded, any abbreviation that argparse takes."""
+        name = flag_name(argument)
+        if name is None:
+            return False
+        return self.name.startswith(name) or bool(self.family and name.startswith(self.family))
+
+    def rule(self) -> Rule:
+        """The same for the API server, on the list of arguments."""
+        name = "a.split('=', 2)[0].replace('_', '-')"
+        this = f"'{self.name}'.startsWith({name})"
+        if self.family:
+            this = f"({this} || {name}.startsWith('{self.family}'))"
+        return Rule(
+            f"self.all(a, !(a.size() > 2 && a.startsWith('--') && {this}))",
+            self.sentence,
+            reason="FieldValueForbidden",
+        )
+
+
+def flag_name(argument: str) -> str | None:
+    """The long flag that an argument names, folded, or None when it is a value, `--` or a short flag."""
+    if len(argument) <= 2 or not argument.startswith("--"):
+        return None
+    return argument.partition("=")[0].replace("_", "-")
+
+
+ENGINE_FLAGS: Final = (
+    # vLLM calls it --model, SGLang both; the shorter one is an abbreviation of the longer.
+    OwnedFlag("--model-path", "the model is spec.model.path (--model stands for it too)"),
+    OwnedFlag("--served-model-name", "the served name is spec.model.name"),
+    OwnedFlag("--enable-metrics", "Ebb sets it where the engine needs it"),
+    OwnedFlag("--config", "a file could set what Ebb sets, unseen"),
+)
+"""One list for vLLM and SGLang: neither has a flag of its own under the other's names."""
+
+ROUTER_FLAGS: Final = (
+    OwnedFlag("--host", "the controller asks every router Pod at its own address"),
+    OwnedFlag("--port", "the API port is 8081"),
+    OwnedFlag("--prometheus-port", "the metrics port is 9090, on every address", family="--prometheus-"),
+    OwnedFlag(
+        "--service-discovery-namespace",
+        "replicas are discovered by Ebb's labels",
+        family="--service-discovery",
+    ),
+    OwnedFlag("--selector", "replicas are discovered by Ebb's labels"),
+    OwnedFlag("--prefill-selector", "replicas are discovered by Ebb's labels"),
+    OwnedFlag("--decode-selector", "replicas are discovered by Ebb's labels"),
+    OwnedFlag("--policy", "it is pinned to one that counts requests in flight"),
+    OwnedFlag("--worker-urls", "replicas are discovered by Ebb's labels"),
+    OwnedFlag(
+        "--api-key", "a key in a command line is readable by everybody who may read Pods", family="--api-key"
+    ),
+    OwnedFlag(
+        "--control-plane-api-keys", "a key in a command line is readable by everybody who may read Pods"
+    ),
+    OwnedFlag("--mini-lb", "that mode lists no replicas, so a withdrawal could never be confirmed"),
+    OwnedFlag("--vllm-pd-disaggregation", "the replicas of a Server role are not prefill or decode ones"),
+    OwnedFlag("--vllm-discovery-address", "replicas are discovered by Ebb's labels"),
+)
+
+FIRST_IS_FLAG: Final = Rule(
+    "self.size() == 0 || self[0].startsWith('-')",
+    "the first argument must be a flag: a bare word there would be taken for a model or a second served name",
+)
+
+
+def key_rule(what: str) -> Rule:
+    """For a map of labels or annotations."""
+    prefixes = " && ".join(f"!k.startsWith('{prefix}')" for prefix in KEY_PREFIXES)
+    names = ", ".join(f"'{key}'" for key in KEYS)
+    return Rule(
+        f"self.all(k, {prefixes} && !(k in [{names}]))",
+        f"{what} under ebb.dev/, prometheus.io/, kueue.x-k8s.io/ and app.kubernetes.io/name, instance, component, "
+        "managed-by are set by Ebb",
+        reason="FieldValueForbidden",
+    )
+
+
+def owned_key(key: str) -> bool:
+    return key.startswith(KEY_PREFIXES) or key in KEYS
+
+
+def owned_flags(arguments: Sequence[str], flags: Sequence[OwnedFlag]) -> Iterator[tuple[int, OwnedFlag]]:
+    """Each argument that is an owned flag, with its index; the first flag that it matches."""
+    for index, argument in enumerate(arguments):
+        found = next((flag for flag in flags if flag.matches(argument)), None)
+        if found is not None:
+            yield index, found
