@@ -40,11 +40,11 @@ async def get_pod(client: Client, *, namespace: str, name: str, timeout: float =
 
 
 async def get(client: Client, path: str, *, timeout: float = 10.0) -> dict[str, Any] | None:
-    """The live object at a path, None on 404."""
+    """The live object at a path, None when Kubernetes says that there is none."""
     try:
         body: dict[str, Any] = (await client.request("GET", path, timeout=timeout)).body
     except ApiError as error:
-        if error.status == 404:
+        if error.not_found:
             return None
         raise
     return body
