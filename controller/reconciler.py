@@ -41,6 +41,7 @@ from controller.seats import SeatPlan, plan_seats
 from controller.snapshot import DeploymentView, PodView, Seat
 from controller.status import Departure, Picture, RouterFacts, compute_status
 from controller.telemetry.events import EventRecorder
+from controller.telemetry.metrics import Metrics
 
 PROGRESS_SECONDS: Final = 10.0
 """How often the figures and the sentence of a running operation are written when nothing else is."""
@@ -116,6 +117,7 @@ class Reconciler:
         observer: Observer,
         events: EventRecorder,
         clock: Clock,
+        metrics: Metrics,
     ) -> None:
         self._client = client
         self._caches = caches
@@ -124,6 +126,7 @@ class Reconciler:
         self._observer = observer
         self._events = events
         self._clock = clock
+        self._metrics = metrics
         self._progress_written: dict[Key, float] = {}
         self._refused: dict[Key, tuple[str, ...]] = {}
         self._log = structlog.get_logger("reconciler")
@@ -136,6 +139,7 @@ class Reconciler:
             self._infrastructure.forget(key)
             self._progress_written.pop(key, None)
             self._refused.pop(key, None)
+            self._metrics.retirement_is(key, None)
             return Result(sentence="gone")
         deployment = DeploymentView(raw)
         if deployment.terminating:
@@ -144,6 +148,7 @@ class Reconciler:
             await self._finalizers(deployment, [*deployment.finalizers, labels.FINALIZER])
             return Result(after=0.0, sentence="finalizer added")
         snapshot = await self._snapshot(deployment)
+        self._metrics.retirement_is(key, snapshot.operation and str(snapshot.operation.state))
         if snapshot.operation is None:
             return await self._without_operation(snapshot)
         return await self._with_operation(snapshot, snapshot.operation)
@@ -212,12 +217,13 @@ class Reconciler:
     async def _admit(self, snapshot: Snapshot, found: Removals, removal: Removal) -> Result:
         if snapshot.spec is None:
             raise RuntimeError("an operation is admitted on a valid spec only")
-        policy = Policy.of(snapshot.spec.retirement.policy())
+        policy = Policy.of(_policy(snapshot.spec))
         operation = admit(
             removal, policy=policy, generation=snapshot.deployment.generation, now=snapshot.now
         )
         stored = await self._store(replace(snapshot, operation=operation), found, "")
         if stored:
+            self._metrics.retirement_entered(str(operation.state))
             message = f"{removal.title} is being retired: {removal.cause}"
             self._emit(snapshot, PlannedEvent("Normal", "RetirementAdmitted", message))
         return Result(after=0.0, sentence=operation.reason)
@@ -247,6 +253,8 @@ class Reconciler:
         if _moved(operation, step.operation):
             stored = await self._store(replace(snapshot, operation=step.operation), found, waiting)
             if stored:
+                if step.operation.state is not operation.state:
+                    self._metrics.retirement_entered(str(step.operation.state))
                 self._log.info(
                     "retirement",
                     deployment=snapshot.deployment.name,
@@ -376,6 +384,8 @@ class Reconciler:
             )
             departing = (*departing, late)
         if await self._store(replace(snapshot, operation=None, departing=departing), found, ""):
+            if operation.state is State.SETTLING:
+                self._metrics.retirement_entered(str(State.COMPLETED))
             self._log.info(
                 "retirement over", deployment=snapshot.deployment.name, replica=operation.title, how=step.sentence
             )
@@ -531,4 +541,8 @@ def _earliest(*times: float | None) -> float | None:
     return min(known) if known else None
 
 
-__all__ = ["Reconciler", "Result", "Snapshot", "State"]
+def _policy(spec: ModelDeploymentSpec) -> dict[str, Any]:
+    """`spec.retirement` as it is stored with an operation: in the API's own form, without `retry`."""
+    policy = spec.retirement.model_dump(by_alias=True, mode="json", exclude_none=True)
+    policy.pop("retry", None)
+    return policy

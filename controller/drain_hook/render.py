@@ -9,15 +9,16 @@ from typing import Any, Final
 from controller.engines.gauges import accepted_names
 
 HOOK_REVISION: Final = 1
-"""Raised only when every running replica must turn over for a fix of the program: the Pod hash covers this number and
-not the program's text."""
+"""Raised only when every running replica must turn over for a fix of the program: the Pod hash covers this
+number and not the program's text."""
 
 
 def hook_lifecycle(*, engine: str, url: str, grace_seconds: int) -> dict[str, Any]:
     """The `lifecycle` of `main`: waits out the drain window before the kubelet sends SIGTERM.
 
-    `url` is the engine's own listener on loopback, as the scrape annotations name it; `grace_seconds` is the Pod's
-    terminationGracePeriodSeconds. The command is an argv, never a shell line: the image needs `python3` and no more.
+    `url` is the engine's own listener on loopback, as the scrape annotations name it; `grace_seconds` is the
+    Pod's terminationGracePeriodSeconds. The command is an argv, never a shell line: the image needs `python3`
+    and no more. Raises ValueError for an engine without a gauge list.
     """
     gauges = accepted_names(engine)
     if not gauges:

@@ -1,5 +1,5 @@
-"""The gauges that say what an engine holds in flight, named once, so that the hook and the member reader cannot
-disagree about what counts as work."""
+"""The gauges that say what an engine holds in flight, named once, so that the hook and the member reader
+cannot disagree about what counts as work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import Final
 class Gauge:
     """One figure that an engine must publish, under any one of its names.
 
-    A release that renamed a gauge publishes one name or the other; should one ever publish both, the larger counts.
+    A release that renamed a gauge publishes one name or the other; should one ever publish both, the larger
+    counts.
     """
 
     name: str
@@ -31,7 +32,7 @@ _GAUGES: Final[Mapping[str, tuple[Gauge, ...]]] = MappingProxyType(
             # Counts a decoder's requests that wait for their KV, too.
             Gauge("vllm:num_requests_waiting"),
         ),
-        # A scheduler writes all six whenever it writes its statistics, zeros for the queues its mode does not have.
+        # A scheduler writes all six with its statistics, zeros for the queues that its mode does not have.
         "SGLang": (
             Gauge("sglang:num_running_reqs"),
             Gauge("sglang:num_queue_reqs"),

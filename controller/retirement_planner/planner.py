@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Literal
 
 from controller.clock import Instant
 from controller.member_reader.verdict import Reading, Verdict
@@ -46,7 +47,7 @@ class Observe(StrEnum):
 class Event:
     """A Kubernetes Event about a transition."""
 
-    type: str
+    type: Literal["Normal", "Warning"]
     reason: str
     message: str
 
