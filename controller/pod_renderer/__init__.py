@@ -1,1 +1,1 @@
-"""Rendering: from one seat of a ModelDeployment to the objects that Kubernetes is given. Pure."""
+"""From a spec to the Kubernetes objects that carry it: pure functions, one builder per fragment."""
