@@ -151,7 +151,7 @@ class Router(ApiModel):
                     *(flag.rule() for flag in owned.ROUTER_FLAGS),
                     Rule(
                         "self.all(a, !(a.startsWith('--') && (a.endsWith('-selector') || a.contains('-selector='))))",
-                        "--*-selector is refused: replicas are discovered by Ebb's labels",
+                        owned.SELECTORS_REFUSED,
                         reason="FieldValueForbidden",
                     ),
                     x_kubernetes_list_type="atomic",

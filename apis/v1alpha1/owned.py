@@ -100,6 +100,8 @@ ROUTER_FLAGS: Final = (
     OwnedFlag("--vllm-discovery-address", "replicas are discovered by Ebb's labels"),
 )
 
+SELECTORS_REFUSED: Final = "--*-selector is refused: replicas are discovered by Ebb's labels"
+
 FIRST_IS_FLAG: Final = Rule(
     "self.size() == 0 || self[0].startsWith('-')",
     "the first argument must be a flag: a bare word there would be taken for a model or a second served name",
