@@ -1,7 +1,7 @@
-"""What a person asks about a deployment, as one typed value: which replicas there are, and why one is still here.
+"""What a person asks about a deployment, as one typed value: which replicas there are, why one is still here.
 
-Pure: raw objects and the API server's time in, a report out. Every view that people look at (the command line, the
-demo) is made from this report, so no two of them can tell the same operation differently.
+Pure: raw objects and the API server's time in, a report out. Every view that people look at (the command
+line, the demo) is made from this report, so no two of them can tell the same operation differently.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class MemberReport:
 @dataclass(frozen=True, slots=True)
 class ReplicaReport:
     """One replica: `phase` is `Ready`, `NotReady`, `Starting`, `Leaving`, `Missing`, `Retiring <State>`,
-    `Aborted (serving)` or `Aborted (not serving)`; `detail` adds what Kubernetes says about it, often nothing."""
+    `Aborted (serving)` or `Aborted (not serving)`; `detail` adds what Kubernetes says, often nothing."""
 
     role: str
     ordinal: int | None
@@ -195,7 +195,7 @@ def report_deployment(raw: Raw, pods: Sequence[Raw], now: datetime) -> Deploymen
 
 
 def report_retirement(raw: Raw, now: datetime, pods: Sequence[Raw] = ()) -> RetirementReport | None:
-    """Report the operation alone, None when there is none. Without `pods` the end of a `Deleting` is not known."""
+    """Report the operation alone, None when there is none. Without `pods` no end of `Deleting` is known."""
     operation = _operation(DeploymentView(raw))
     return None if operation is None else _retirement(operation, [PodView(pod) for pod in pods], now)
 
@@ -204,12 +204,11 @@ def _operation(deployment: DeploymentView) -> Operation | None:
     try:
         return read_operation(deployment.status.get("retirement"))
     except (KeyError, ValueError) as error:
-        raise ValueError(
-            f"status.retirement of {deployment.namespace}/{deployment.name} cannot be read by this version: {error}"
-        ) from error
+        where = f"status.retirement of {deployment.namespace}/{deployment.name}"
+        raise ValueError(f"{where} cannot be read by this version: {error}") from error
 
 
-# --- replicas ----------------------------------------------------------------------------------------------------
+# --- replicas -------------------------------------------------------------------------------------------
 
 
 def _replicas(
@@ -228,6 +227,9 @@ def _replicas(
         else:
             seated.setdefault((seat.role, seat.ordinal), []).append(pod)
 
+    if operation is not None and operation.holds_reservation and operation.ordinal is not None:
+        # Its Pods may be gone already, its seat is still taken.
+        seated.setdefault((operation.role, operation.ordinal), [])
     dropped = sorted({role for role, _ in seated} - set(declared))
     for role in [*declared, *dropped]:
         present = {ordinal for name, ordinal in seated if name == role}
@@ -243,9 +245,9 @@ def _replica(
 ) -> ReplicaReport:
     health, detail = _health(pods)
     phase = str(health)
-    if operation is not None and operation.target_uids & {pod.uid for pod in pods}:
-        if operation.state is not State.ABORTED:
-            phase = f"Retiring {operation.state}"
+    if operation is not None and _is_target(operation, role, ordinal, pods):
+        if operation.holds_reservation:
+            phase, detail = f"Retiring {operation.state}", detail if pods else ""
         elif health is not Health.LEAVING:
             serving = health is Health.READY and all(pod.eligible_label for pod in pods)
             phase = "Aborted (serving)" if serving else "Aborted (not serving)"
@@ -256,6 +258,12 @@ def _replica(
         detail=detail,
         members=tuple(MemberReport(pod=pod.name, node=pod.node, age=_age(pod.metadata, now)) for pod in pods),
     )
+
+
+def _is_target(operation: Operation, role: str, ordinal: int | None, pods: Sequence[PodView]) -> bool:
+    if not pods:
+        return operation.holds_reservation and (operation.role, operation.ordinal) == (role, ordinal)
+    return bool(operation.target_uids & {pod.uid for pod in pods})
 
 
 def _health(pods: Sequence[PodView]) -> tuple[Health, str]:
@@ -300,7 +308,7 @@ def _trouble(pod: PodView) -> str:
     return ""
 
 
-# --- the operation -----------------------------------------------------------------------------------------------
+# --- the operation --------------------------------------------------------------------------------------
 
 
 def _retirement(operation: Operation, pods: Sequence[PodView], now: datetime) -> RetirementReport:
@@ -346,7 +354,7 @@ def _phase_budget(
     if operation.state is State.SETTLING:
         end = End.DEPARTING
     elif operation.state is State.DELETING:
-        # Until the API server has taken a delete, only the deadline ends it; then the grace of the Pods decides.
+        # Until the API server takes a delete only the deadline ends it; then the grace of the Pods decides.
         deletions = [stamp for pod in targets if (stamp := pod.deletion_timestamp) is not None]
         if deletions:
             ends, end = max(deletions) + timedelta(seconds=budgets.DEPARTURE_SECONDS), End.DEPARTING

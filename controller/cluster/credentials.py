@@ -31,6 +31,9 @@ PLUGIN_SECONDS: Final = 30.0
 """How long a credential plugin may run."""
 
 
+SERVICE_ACCOUNT_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
 class CredentialsError(Exception):
     """The kubeconfig or the service account cannot be used; the message says why."""
 
@@ -45,6 +48,8 @@ class Credentials:
         self.proxy: str | None = configuration.proxy or None
         self.server_hostname: str | None = configuration.tls_server_name or None
         self.ssl_context: ssl.SSLContext | None = None
+        self.namespace: str = _namespace(loader)
+        """What a command means that names no namespace: the context's, the Pod's own, else `default`."""
         self._configuration = configuration
         self._loader = loader
         self._monotonic = monotonic
@@ -138,6 +143,16 @@ class Credentials:
                 stat = Path(name).stat()
                 found.append((name, stat.st_mtime_ns, stat.st_size))
         return tuple(found)
+
+
+def _namespace(loader: Any) -> str:
+    if loader is not None:
+        context = (loader.current_context or {}).get("context") or {}
+        return str(context.get("namespace") or "default")
+    try:
+        return SERVICE_ACCOUNT_NAMESPACE.read_text(encoding="utf-8").strip() or "default"
+    except OSError:
+        return "default"
 
 
 async def load_credentials(*, kubeconfig: Path | None = None, context: str | None = None) -> Credentials:
