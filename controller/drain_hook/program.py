@@ -31,6 +31,7 @@ INTERVAL = 1.0
 READ_SECONDS = 2.0  # one read in all
 WAIT_SECONDS = 1.0  # to connect, and for each piece of an answer
 MAX_BYTES = 1048576
+PIECE_BYTES = 65536
 
 NAME = re.compile(rb"[ \t]*([a-zA-Z_:][a-zA-Z0-9_:]*)")
 LABEL = rb'[ \t]*[a-zA-Z_][a-zA-Z0-9_]*[ \t]*=[ \t]*"(?:[^"\\]|\\.)*"[ \t]*'
@@ -89,10 +90,10 @@ def held(url: str, gauges: frozenset[bytes]) -> float:
         target = (parts.path or "/") + ("?" + parts.query if parts.query else "")
         request = "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % (target, parts.netloc)
         wire = Wire(connection, end)
-        wire.limit()
-        connection.sendall(request.encode("ascii"))
         response = http.client.HTTPResponse(cast(Any, wire), method="GET")
         try:
+            wire.limit()
+            connection.sendall(request.encode("ascii"))
             response.begin()
         except OSError as error:
             if "ALERT" in (getattr(error, "reason", None) or ""):
@@ -125,30 +126,38 @@ def encrypted(connection: socket.socket, end: float) -> socket.socket:
 
 
 def total(response: http.client.HTTPResponse, gauges: frozenset[bytes]) -> float:
-    """The sum of the wanted samples of a body that is read line by line and must be whole."""
-    found, size, amount = False, 0, 0.0
+    """The sum of the wanted samples of a body that is read in pieces and must be whole."""
+    found, size, amount, rest = False, 0, 0.0, b""
     while True:
-        line = response.readline(MAX_BYTES)
-        size += len(line)
+        # Not readline: over a chunked body it takes the loss of the connection for the end.
+        piece = response.read(PIECE_BYTES)
+        size += len(piece)
         if size > MAX_BYTES:
             raise UnknownError("more than %d bytes" % MAX_BYTES)
-        if not line:
+        if not piece:
             break
-        if not line.endswith(b"\n"):
-            raise UnknownError("the body is cut short")
-        name = NAME.match(line)
-        if name is None or name.group(1) not in gauges:
-            continue
-        sample = REST.fullmatch(line, name.end(), len(line) - 1)
-        value = float(sample.group(1)) if sample else -1.0
-        if not 0 <= value < float("inf"):
-            raise UnknownError("unreadable: %r" % line[:200])
-        found, amount = True, amount + value
-    if response.length:
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            value = sample(line, gauges)
+            if value is not None:
+                found, amount = True, amount + value
+    if rest or response.length:
         raise UnknownError("the body is cut short")
     if not found:
         raise UnknownError("none of the gauges is there")
     return amount
+
+
+def sample(line: bytes, gauges: frozenset[bytes]) -> float | None:
+    """The value of a line that belongs to one of the gauges; UnknownError when it cannot count."""
+    name = NAME.match(line)
+    if name is None or name.group(1) not in gauges:
+        return None
+    found = REST.fullmatch(line, name.end())
+    value = float(found.group(1)) if found else -1.0
+    if not 0 <= value < float("inf"):
+        raise UnknownError("unreadable: %r" % line[:200])
+    return value
 
 
 def elapsed() -> float:

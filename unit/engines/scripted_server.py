@@ -1,4 +1,4 @@
-"""A scripted HTTP(S) server on loopback: each connection gets the next answer of its script, the last one for good.
+"""A scripted HTTP(S) server on loopback: each connection gets the next answer, the last one for good.
 
 It speaks bytes, not HTTP, because most of what is tested here is what goes wrong below a well-formed answer.
 """
@@ -67,36 +67,78 @@ async def serving(*answers: Answer, tls: ssl.SSLContext | None = None) -> AsyncI
 @asynccontextmanager
 async def silent() -> AsyncIterator[Script]:
     """Accepts, reads and never says a word: to a TLS client, a handshake that hangs."""
-    script = Script([])
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        script.accepted.append(time.monotonic())
-        script.open_now += 1
-        script.open_most = max(script.open_most, script.open_now)
-        with suppress(OSError):
-            while await reader.read(4096):
-                pass
-        script.open_now -= 1
-        writer.close()
+        while await reader.read(4096):
+            pass
 
-    server = await asyncio.start_server(listen, "127.0.0.1", 0)
-    script.port = server.sockets[0].getsockname()[1]
-    try:
+    async with _listening(listen) as script:
         yield script
-    finally:
-        server.close()
 
 
 @asynccontextmanager
-async def hanging_up() -> AsyncIterator[Script]:
-    """Accepts and closes at once."""
-    script = Script([])
+async def blurting(data: bytes) -> AsyncIterator[Script]:
+    """Answers whatever comes first with `data`, be it a TLS hello, and closes."""
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        script.accepted.append(time.monotonic())
-        writer.close()
+        await reader.read(4096)
+        writer.write(data)
+        await writer.drain()
 
-    server = await asyncio.start_server(listen, "127.0.0.1", 0)
+    async with _listening(listen) as script:
+        yield script
+
+
+@asynccontextmanager
+async def refusing_clients(tls: ssl.SSLContext) -> AsyncIterator[Script]:
+    """A TLS server that tells a client by an alert why it refuses it (asyncio's own hangs up in silence)."""
+    script = Script([])
+    listener = socket.create_server(("127.0.0.1", 0))
+    script.port = listener.getsockname()[1]
+
+    def listen() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            script.accepted.append(time.monotonic())
+            connection.settimeout(5)
+            with (
+                tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False) as encrypted,
+                suppress(OSError),
+            ):
+                try:
+                    encrypted.do_handshake()
+                except ssl.SSLError:
+                    time.sleep(0.2)  # closed at once, unread bytes would turn the alert into a reset
+
+    accepting = asyncio.create_task(asyncio.to_thread(listen))
+    try:
+        yield script
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        await accepting
+        listener.close()
+
+
+@asynccontextmanager
+async def _listening(listen: Answer) -> AsyncIterator[Script]:
+    script = Script([])
+
+    async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        script.accepted.append(time.monotonic())
+        script.open_now += 1
+        script.open_most = max(script.open_most, script.open_now)
+        try:
+            with suppress(OSError):
+                await listen(reader, writer)
+        finally:
+            script.open_now -= 1
+            with suppress(OSError):
+                writer.close()
+
+    server = await asyncio.start_server(note, "127.0.0.1", 0)
     script.port = server.sockets[0].getsockname()[1]
     try:
         yield script
@@ -104,12 +146,16 @@ async def hanging_up() -> AsyncIterator[Script]:
         server.close()
 
 
-def body(text: str | bytes, *, status: str = "200 OK", headers: str = "", length: int | None = None) -> Answer:
+def body(
+    text: str | bytes, *, status: str = "200 OK", headers: str = "", length: int | None = None
+) -> Answer:
     """A whole answer, or a cut one when `length` promises more than there is."""
     data = text.encode() if isinstance(text, str) else text
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = f"HTTP/1.1 {status}\r\nContent-Length: {len(data) if length is None else length}\r\n{headers}\r\n"
+        head = (
+            f"HTTP/1.1 {status}\r\nContent-Length: {len(data) if length is None else length}\r\n{headers}\r\n"
+        )
         writer.write(head.encode() + data)
         await writer.drain()
 
@@ -125,7 +171,9 @@ def chunked(text: str, *, whole: bool = True) -> Answer:
     """In chunks of 7 bytes; without the last, empty one when it is not whole."""
     data = text.encode()
     pieces = [data[at : at + 7] for at in range(0, len(data), 7)]
-    wire = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + (b"0\r\n\r\n" if whole else b"")
+    wire = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + (
+        b"0\r\n\r\n" if whole else b""
+    )
     return raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + wire)
 
 
@@ -159,7 +207,9 @@ def drip(text: str, *, every: float = 0.3) -> Answer:
         for at in range(len(data)):
             writer.write(data[at : at + 1])
             await writer.drain()
-            await asyncio.sleep(every)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(reader.read(1), every)
+                return  # the client has left
 
     return answer
 
@@ -191,9 +241,7 @@ def tls_context(folder: Path, *, demand_client_certificate: bool = False) -> ssl
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=9))
         .not_valid_after(now - datetime.timedelta(days=2))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ip_address("192.0.2.1"))]), critical=False
-        )
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("192.0.2.1"))]), critical=False)
         .sign(key, hashes.SHA256())
     )
     chain = folder / "server.pem"
