@@ -25,7 +25,7 @@ REFRESH_SECONDS: Final = 60.0
 ahead."""
 
 REJECTED_SECONDS: Final = 5.0
-"""Least time between two refreshes that a 401 asked for: a plugin that keeps failing is not run in a loop."""
+"""Least time between two refreshes after a 401: a plugin that keeps failing is not run in a loop."""
 
 PLUGIN_SECONDS: Final = 30.0
 """How long a credential plugin may run."""
@@ -55,6 +55,7 @@ class Credentials:
         self._monotonic = monotonic
         self._lock = asyncio.Lock()
         self._refreshed_at = monotonic()
+        self._next_rejection = self._refreshed_at
         self._tls_files: tuple[object, ...] = ()
         if self.server.startswith("https:"):
             self.ssl_context = self._new_ssl_context()
@@ -62,14 +63,17 @@ class Credentials:
     async def authorization(self) -> str | None:
         """The value of the Authorization header, None for an identity that is a client certificate."""
         if self._monotonic() - self._refreshed_at >= REFRESH_SECONDS:
-            await self._refresh(rejected=False)
+            async with self._lock:
+                if self._monotonic() - self._refreshed_at >= REFRESH_SECONDS:
+                    await self._refresh(rejected=False)
         return await self._header()
 
     async def after_rejection(self, rejected: str | None) -> str | None:
-        """Another header after a 401 for `rejected`; None when there is none, so that asking again is
-        useless."""
-        if self._monotonic() - self._refreshed_at >= REJECTED_SECONDS:
-            await self._refresh(rejected=True)
+        """Another header after a 401 for `rejected`; None when there is none, so that asking again is useless."""
+        async with self._lock:
+            if await self._header() == rejected and self._monotonic() >= self._next_rejection:
+                self._next_rejection = self._monotonic() + REJECTED_SECONDS
+                await self._refresh(rejected=True)
         header = await self._header()
         return None if header == rejected else header
 
@@ -79,15 +83,11 @@ class Credentials:
         return header.strip() if header else None
 
     async def _refresh(self, *, rejected: bool) -> None:
-        asked_at = self._monotonic()
-        async with self._lock:
-            if self._refreshed_at >= asked_at:
-                return  # somebody else did it while we waited for the lock
-            self._refreshed_at = self._monotonic()
-            if self._loader is not None:
-                await self._reload(rejected=rejected)
-            if self.ssl_context is not None:
-                self._reload_tls(self.ssl_context)
+        self._refreshed_at = self._monotonic()
+        if self._loader is not None:
+            await self._reload(rejected=rejected)
+        if self.ssl_context is not None:
+            self._reload_tls(self.ssl_context)
 
     async def _reload(self, *, rejected: bool) -> None:
         loader = self._loader
@@ -155,7 +155,12 @@ def _namespace(loader: Any) -> str:
         return "default"
 
 
-async def load_credentials(*, kubeconfig: Path | None = None, context: str | None = None) -> Credentials:
+async def load_credentials(
+    *,
+    kubeconfig: Path | None = None,
+    context: str | None = None,
+    monotonic: Callable[[], float] = boottime,
+) -> Credentials:
     """The identity to use: a named kubeconfig, else $KUBECONFIG, else the Pod's service account, else
     ~/.kube/config.
 
@@ -166,7 +171,7 @@ async def load_credentials(*, kubeconfig: Path | None = None, context: str | Non
     try:
         if kubeconfig is None and context is None and in_cluster and "KUBECONFIG" not in os.environ:
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-            return Credentials(configuration)
+            return Credentials(configuration, monotonic=monotonic)
         async with asyncio.timeout(PLUGIN_SECONDS):
             loader = await config.load_kube_config(
                 config_file=str(kubeconfig) if kubeconfig is not None else None,
@@ -181,4 +186,4 @@ async def load_credentials(*, kubeconfig: Path | None = None, context: str | Non
     except Exception as error:
         where = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
         raise CredentialsError(f"{where} cannot be used: {error}") from error
-    return Credentials(configuration, loader=loader)
+    return Credentials(configuration, loader=loader, monotonic=monotonic)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -38,19 +39,20 @@ Answer = Callable[[Request, asyncio.StreamWriter], Awaitable[None]]
 @dataclass
 class RawServer:
     port: int = 0
+    scheme: str = "http"
     requests: list[Request] = field(default_factory=list)
     connections: int = 0
     open: int = 0
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
 
 @asynccontextmanager
-async def raw_server(answer: Answer) -> AsyncGenerator[RawServer, None]:
+async def raw_server(answer: Answer, *, tls: ssl.SSLContext | None = None) -> AsyncGenerator[RawServer, None]:
     """Serve with `answer` while the context lasts."""
-    state = RawServer()
+    state = RawServer(scheme="https" if tls else "http")
     tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -73,7 +75,7 @@ async def raw_server(answer: Answer) -> AsyncGenerator[RawServer, None]:
             writer.close()
             tasks.discard(task)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     state.port = server.sockets[0].getsockname()[1]
     try:
         yield state
@@ -92,7 +94,9 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
     except asyncio.IncompleteReadError:
         return None
     first, *lines = head.rstrip("\r\n").split("\r\n")
-    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    headers = {
+        name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+    }
     body = await reader.readexactly(int(headers.get("content-length", 0)))
     method, target, _ = first.split(" ")
     return Request(method, target, headers, body)

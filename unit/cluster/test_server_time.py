@@ -64,9 +64,7 @@ def test_many_answers_narrow_the_interval() -> None:
 
 @given(
     offset=st.floats(-5, 5),
-    trips=st.lists(
-        st.tuples(st.floats(0, 2), st.floats(0, 2), st.floats(0, 600)), min_size=1, max_size=20
-    ),
+    trips=st.lists(st.tuples(st.floats(0, 2), st.floats(0, 2), st.floats(0, 600)), min_size=1, max_size=20),
     drift=st.floats(-DRIFT, DRIFT),
 )
 def test_the_truth_is_always_inside(
@@ -103,7 +101,7 @@ def test_a_step_of_the_server_replaces_the_estimate() -> None:
 
 
 def test_a_step_of_the_local_wall_clock_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A8 A step of the local wall clock by an hour moves the time by nothing."""
+    """A step of the local wall clock by an hour moves the time by nothing."""
     machine = Machine()
     machine.ask(there=0, back=0)
     before = machine.time.now()
