@@ -1,7 +1,8 @@
-"""What every API model shares: spelling, immutability, tolerance for newer fields, and CEL rules beside the fields.
+"""What every API model shares: spelling, immutability, tolerance for newer fields, and CEL rules beside the
+fields.
 
-The models are the source of the CRD. A rule that the API server enforces stands next to the field that it guards, so
-that the schema, the rule and the sentence a user reads cannot drift apart.
+The models are the source of the CRD. A rule that the API server enforces stands next to the field that it
+guards, so that the schema, the rule and the sentence a user reads cannot drift apart.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ VALIDATIONS: Final = "x-kubernetes-validations"
 
 
 class ApiModel(BaseModel):
-    """A part of the API: camelCase outside, snake_case inside, immutable; a spec field that is not known is ignored."""
+    """A part of the API: camelCase outside, snake_case inside, immutable; a spec field that is not known is
+    ignored."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,

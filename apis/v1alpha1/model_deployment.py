@@ -1,8 +1,8 @@
 """The spec of a `ModelDeployment`: what a user asks for.
 
-Bounds and rules are part of the models; `apis.crd` turns them into the CRD. A default that is written here is also set
-by the API server. What is left unset (None) is told apart from its default on purpose, e.g. the grace of a take-over
-role, which keeps Kubernetes' own.
+Bounds and rules are part of the models; `apis.crd` turns them into the CRD. A default that is written here is
+also set by the API server. What is left unset (None) is told apart from its default on purpose, e.g. the
+grace of a take-over role, which keeps Kubernetes' own.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from apis.v1alpha1.base import (
     map_list,
     rules,
 )
+from apis.v1alpha1.flags import cel_is_tls_flag
 from apis.v1alpha1.kubernetes import (
     EnvFromSource,
     EnvVar,
@@ -277,7 +278,8 @@ class Role(ApiModel):
         ]
         | None
     ) = None
-    """Take-over: the whole argv. Ebb then adds no flag, probe, drain hook or scrape annotation, and holds a removal."""
+    """Take-over: the whole argv. Ebb then adds no flag, probe, drain hook or scrape annotation, and holds a
+    removal."""
 
     extra_args: (
         Annotated[
@@ -359,13 +361,19 @@ class Role(ApiModel):
 
     @property
     def served(self) -> Port:
-        """The port that serves. Raises LookupError when `servingPort` names none (the API server refuses that)."""
+        """The port that serves. Raises LookupError when `servingPort` names none (the API server refuses
+        that)."""
         if self.serving_port is None:
             return self.ports[0]
         for port in self.ports:
             if port.name == self.serving_port:
                 return port
         raise LookupError(f"servingPort {self.serving_port!r} is not one of ports")
+
+
+def _cel_served(role: str) -> str:
+    """CEL: the serving port of a role, as a list of one; of none where `servingPort` names none."""
+    return f"{role}.ports.filter(p, has({role}.servingPort) ? p.name == {role}.servingPort : p == {role}.ports[0])"
 
 
 class ModelDeploymentSpec(ApiModel):
@@ -389,6 +397,23 @@ class ModelDeploymentSpec(ApiModel):
                 "vllm-router serves vLLM only",
                 path=".router.name",
             ),
+            Rule(
+                f"!has(self.router) || self.roles.all(r, {_cel_served('r')}.all(p, p.protocol == 'TCP'))",
+                "behind a router the serving port is TCP",
+                path=".roles",
+            ),
+            Rule(
+                f"!has(self.router) || self.roles.all(r, {_cel_served('r')}.map(p, p.port) == "
+                f"{_cel_served('self.roles[0]')}.map(p, p.port))",
+                "behind a router all roles serve on one port",
+                path=".roles",
+            ),
+            Rule(
+                "!has(self.router) || self.roles.all(r, !has(r.extraArgs) || "
+                f"!r.extraArgs.exists(a, {cel_is_tls_flag()}))",
+                "behind a router engines serve plain HTTP, without a certificate",
+                path=".roles",
+            ),
         )
     )
 
@@ -400,7 +425,9 @@ class ModelDeploymentSpec(ApiModel):
     router: Router | None = None
     """May be added and removed."""
 
-    retirement: Annotated[Retirement, Field(json_schema_extra={"default": {}})] = Retirement()
+    retirement: Annotated[
+        Retirement, Field(json_schema_extra={"default": Retirement().model_dump(mode="json", by_alias=True)})
+    ] = Retirement()
 
     roles: Annotated[tuple[Role, ...], Field(min_length=1, max_length=10, json_schema_extra=map_list("name"))]
     """Roles may be added, dropped and renamed."""

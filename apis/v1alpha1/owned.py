@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from apis.v1alpha1.base import Rule
+from apis.v1alpha1.flags import CEL_FLAG_NAME, CEL_IS_FLAG, flag_name
 
 ENV_PREFIX: Final = "EBB_"
 VOLUME_PREFIX: Final = "ebb-"
@@ -40,7 +41,8 @@ class OwnedFlag:
         return f"{self.title} (also abbreviated, with `=` or underscores) is refused: {self.why}"
 
     def matches(self, argument: str) -> bool:
-        """Whether an argument is this flag: cut at `=`, underscores folded, any abbreviation that argparse takes."""
+        """Whether an argument is this flag: cut at `=`, underscores folded, any abbreviation that argparse
+        takes."""
         name = flag_name(argument)
         if name is None:
             return False
@@ -48,22 +50,14 @@ class OwnedFlag:
 
     def rule(self) -> Rule:
         """The same for the API server, on the list of arguments."""
-        name = "a.split('=', 2)[0].replace('_', '-')"
-        this = f"'{self.name}'.startsWith({name})"
+        this = f"'{self.name}'.startsWith({CEL_FLAG_NAME})"
         if self.family:
-            this = f"({this} || {name}.startsWith('{self.family}'))"
+            this = f"({this} || {CEL_FLAG_NAME}.startsWith('{self.family}'))"
         return Rule(
-            f"self.all(a, !(a.size() > 2 && a.startsWith('--') && {this}))",
+            f"self.all(a, !({CEL_IS_FLAG} && {this}))",
             self.sentence,
             reason="FieldValueForbidden",
         )
-
-
-def flag_name(argument: str) -> str | None:
-    """The long flag that an argument names, folded, or None when it is a value, `--` or a short flag."""
-    if len(argument) <= 2 or not argument.startswith("--"):
-        return None
-    return argument.partition("=")[0].replace("_", "-")
 
 
 ENGINE_FLAGS: Final = (

@@ -6,15 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from apis.v1alpha1.flags import flag_name, is_tls_flag
 from apis.v1alpha1.model_deployment import EngineName, ModelDeploymentSpec, Role
-from apis.v1alpha1.owned import flag_name
 
 ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - the Pod's own network namespace
-TLS_FLAGS: Final = {
-    # The shortest abbreviation that argparse takes for this flag alone, in both engines.
-    "--ssl-certfile": "--ssl-certf",
-    "--ssl-keyfile": "--ssl-k",
-}
 CLIENT_CERTIFICATES: Final = "--ssl-cert-reqs"
 NO_CLIENT_CERTIFICATE: Final = ("0", "1")
 """ssl.CERT_NONE and ssl.CERT_OPTIONAL: a kubelet without a certificate still gets an answer."""
@@ -33,7 +28,8 @@ class Listener:
 
 
 def engine_argv(spec: ModelDeploymentSpec, role: Role) -> list[str]:
-    """The whole argv of `main`: the user's own for a take-over role, else ours, the user's flags, the listener."""
+    """The whole argv of `main`: the user's own for a take-over role, else ours, the user's flags, the
+    listener."""
     if role.command is not None:
         return list(role.command)
     extra = role.extra_args or ()
@@ -68,11 +64,12 @@ def listener(role: Role) -> Listener:
 
 def serves_tls(role: Role) -> bool:
     """Whether the engine is given a certificate or a key; no other flag makes it speak TLS."""
-    return any(_is_tls(name) for name, _ in flags(role.extra_args or ()))
+    return any(is_tls_flag(name) for name, _ in flags(role.extra_args or ()))
 
 
 def demands_client_certificate(role: Role) -> bool:
-    """Whether a TLS listener turns away whoever brings no certificate, as a kubelet does not. The last flag wins."""
+    """Whether a TLS listener turns away whoever brings no certificate, as a kubelet does not. The last flag
+    wins."""
     values = [value for name, value in flags(role.extra_args or ()) if name == CLIENT_CERTIFICATES]
     return serves_tls(role) and bool(values) and values[-1] not in NO_CLIENT_CERTIFICATE
 
@@ -86,7 +83,8 @@ def moves_listener(role: Role) -> bool:
 def passes(arguments: Sequence[str], flag: str) -> bool:
     """Whether the flag is given by its whole name.
 
-    An abbreviation does not count: what is rendered after it under the whole name then wins, as argparse has it.
+    An abbreviation does not count: what is rendered after it under the whole name then wins, as argparse has
+    it.
     """
     return any(name == flag for name, _ in flags(arguments))
 
@@ -99,7 +97,3 @@ def flags(arguments: Sequence[str]) -> Iterator[tuple[str, str | None]]:
             _, given, value = argument.partition("=")
             following = arguments[index + 1] if index + 1 < len(arguments) else None
             yield name, value if given else following
-
-
-def _is_tls(name: str) -> bool:
-    return any(name.startswith(shortest) and flag.startswith(name) for flag, shortest in TLS_FLAGS.items())

@@ -1,8 +1,8 @@
 """The hash that says whether a running Pod is what its seat would get now.
 
-It covers what the Pod runs. It leaves out what may differ without a new process: the eligibility label, who owns the
-Pod, and the text of the drain hook, of which only the facts count, so that a fix of the hook turns no accelerator over
-unless its revision is raised on purpose.
+It covers what the Pod runs. It leaves out what may differ without a new process: the eligibility label, who
+owns the Pod, and the text of the drain hook, of which only the facts count, so that a fix of the hook turns
+no accelerator over unless its revision is raised on purpose.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ DIGITS: Final = 16
 
 
 def compute_hash(pod: Mapping[str, Any], hook: Mapping[str, Any] | None) -> str:
-    """Of a Pod as rendered before its hook, hash and eligibility are added; `hook` is None where there is none.
+    """Of a Pod as rendered before its hook, hash and eligibility are added; `hook` is None where there is
+    none.
 
     A grace of 30 is what Kubernetes gives a Pod that names none, so writing it down changes nothing.
     """

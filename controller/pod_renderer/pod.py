@@ -23,9 +23,11 @@ SHM_PATH: Final = "/dev/shm"  # noqa: S108 - a mount point, not a temporary file
 def render_pod(
     owner: Owner, spec: ModelDeploymentSpec, role: Role, *, ordinal: int, member: int = 0
 ) -> dict[str, Any]:
-    """The Pod of a seat, ready to be created, with its hash and, from its first moment, the eligibility label.
+    """The Pod of a seat, ready to be created, with its hash and, from its first moment, the eligibility
+    label.
 
-    `spec` and `role` must be free of `spec_problems`; values of theirs are shared with the result, not copied.
+    `spec` and `role` must be free of `spec_problems`; values of theirs are shared with the result, not
+    copied.
     """
     grace = _grace_seconds(role)
     pod: dict[str, Any] = {
@@ -58,7 +60,8 @@ def render_pod(
 
 
 def _grace_seconds(role: Role) -> int | None:
-    """Written on every managed Pod, since its hook counts on it; a take-over role keeps Kubernetes' own if unset."""
+    """Written on every managed Pod, since its hook counts on it; a take-over role keeps Kubernetes' own if
+    unset."""
     if role.termination_grace_period_seconds is None and not role.is_takeover:
         return DEFAULT_GRACE_SECONDS
     return role.termination_grace_period_seconds

@@ -16,8 +16,8 @@ READINESS_FAILURES: Final = 3
 def engine_probes(role: Role) -> dict[str, Any]:
     """The probe fields of `main`.
 
-    Empty where a probe could only be wrong and would restart a healthy engine: a command of the user's, a listener
-    that the user moved, a client certificate that the kubelet does not have, a port that is not TCP.
+    Empty where a probe could only be wrong and would restart a healthy engine: a command of the user's, a
+    listener that the user moved, a client certificate that the kubelet does not have, a port that is not TCP.
     """
     if (
         role.is_takeover

@@ -1,7 +1,7 @@
 """What is wrong with a spec that the API server let through.
 
-The CRD refuses nearly everything on its own. What is left needs to read a command line, or came in under an older CRD.
-While there is a problem nothing is rendered, and running replicas stay exactly as they are.
+The CRD refuses nearly everything on its own. What is left needs to read a command line, or came in under an
+older CRD. While there is a problem nothing is rendered, and running replicas stay exactly as they are.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from apis.v1alpha1 import owned
+from apis.v1alpha1.flags import flag_name
 from apis.v1alpha1.kubernetes import Protocol
 from apis.v1alpha1.model_deployment import ModelDeploymentSpec, Role
 from controller.pod_renderer import argv
@@ -48,7 +49,8 @@ def parse_spec(raw: Mapping[str, Any]) -> ModelDeploymentSpec | tuple[Problem, .
 
 
 def spec_problems(owner: Owner, spec: ModelDeploymentSpec) -> tuple[Problem, ...]:
-    """Everything that keeps the spec from being rendered, in the order of its fields; empty when nothing does."""
+    """Everything that keeps the spec from being rendered, in the order of its fields; empty when nothing
+    does."""
     return tuple(_problems(owner, spec))
 
 
@@ -59,7 +61,7 @@ def _problems(owner: Owner, spec: ModelDeploymentSpec) -> Iterator[Problem]:
     if spec.router is not None:
         yield from _arguments("spec.router.extraArgs", spec.router.extra_args or (), owned.ROUTER_FLAGS)
         for index, argument in enumerate(spec.router.extra_args or ()):
-            if (owned.flag_name(argument) or "").endswith("-selector"):
+            if (flag_name(argument) or "").endswith("-selector"):
                 yield Problem(f"spec.router.extraArgs[{index}]", owned.SELECTORS_REFUSED)
     for index, role in enumerate(spec.roles):
         path = f"spec.roles[{index}]"

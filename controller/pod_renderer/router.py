@@ -34,9 +34,10 @@ def render_router(owner: Owner, spec: ModelDeploymentSpec) -> list[dict[str, Any
 def router_argv(owner: Owner, spec: ModelDeploymentSpec, router: Router) -> list[str]:
     """The command line of `vllm-router` 0.1.17.
 
-    Both host flags are needed, its defaults are loopback. The namespace keeps it from watching the whole cluster, and
-    the policy is pinned to one under which it counts requests in flight. The selector names leaders that are offered
-    to service, so that a router which starts in the middle of a retirement never learns the replica that leaves.
+    Both host flags are needed, its defaults are loopback. The namespace keeps it from watching the whole
+    cluster, and the policy is pinned to one under which it counts requests in flight. The selector names
+    leaders that are offered to service, so that a router which starts in the middle of a retirement never
+    learns the replica that leaves.
     """
     selector = eligible({**identity(owner), labels.MEMBER: "0"})
     argv = [
