@@ -1,5 +1,4 @@
-"""What every API model shares: spelling, immutability, tolerance for newer fields, and CEL rules beside the
-fields.
+"""What every API model shares: spelling, immutability, tolerance for newer fields, CEL rules beside the fields.
 
 The models are the source of the CRD. A rule that the API server enforces stands next to the field that it
 guards, so that the schema, the rule and the sentence a user reads cannot drift apart.
@@ -18,8 +17,7 @@ VALIDATIONS: Final = "x-kubernetes-validations"
 
 
 class ApiModel(BaseModel):
-    """A part of the API: camelCase outside, snake_case inside, immutable; a spec field that is not known is
-    ignored."""
+    """A part of the API: camelCase outside, snake_case inside, immutable. Unknown fields are ignored."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -64,7 +62,10 @@ def map_list(*keys: str) -> dict[str, Any]:
 KubeObject = Annotated[dict[str, Any], WithJsonSchema({"type": "object", PRESERVE: True})]
 """A Kubernetes object passed through as it is; the API server checks it when the Pod is created."""
 
-QUANTITY_PATTERN: Final = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+QUANTITY_PATTERN: Final = (
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
+    r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+)
 QUANTITY_SCHEMA: Final[dict[str, Any]] = {
     "anyOf": [{"type": "integer"}, {"type": "string"}],
     "x-kubernetes-int-or-string": True,

@@ -49,7 +49,7 @@ class Reason(_Documented):
     UP_TO_DATE = "UpToDate", "Every replica runs what the spec says now."
     ROLLOUT_NOT_AVAILABLE = (
         "RolloutNotAvailable",
-        "The spec was edited in a way that needs new replicas, which this release does not roll out; nothing is deleted.",
+        "The spec was edited in a way that needs new replicas, which this release does not roll out.",
     )
 
     SETTLED = "Settled", "Nothing waits to be removed."
@@ -67,7 +67,7 @@ class Reason(_Documented):
     )
     WOULD_EMPTY_ENDPOINT = (
         "WouldEmptyEndpoint",
-        "The replica is the last one that serves behind an endpoint which is to keep capacity; it waits for a successor.",
+        "The last replica that serves behind an endpoint which is to keep capacity waits for a successor.",
     )
     ROUTER_UNSETTLED = (
         "RouterUnsettled",

@@ -38,7 +38,7 @@ class OwnedFlag:
 
     @property
     def sentence(self) -> str:
-        return f"{self.title} (also abbreviated, with `=` or underscores) is refused: {self.why}"
+        return f"{self.title} is refused in every spelling: {self.why}"
 
     def matches(self, argument: str) -> bool:
         """Whether an argument is this flag: cut at `=`, underscores folded, any abbreviation that argparse

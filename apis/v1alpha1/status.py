@@ -1,7 +1,8 @@
 """The status of a `ModelDeployment`: what the controller tells, and what it must not forget.
 
 Every object keeps fields that it does not know, so that a controller of an older release carries on what a
-newer one wrote. Counts are replicas. What is unknown is absent; a zero was observed.
+newer one wrote. Counts are replicas. What is unknown is absent; a zero was observed. Nothing here has a default: the API server
+would add it, and the controller would find its own status changed.
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ class TargetMember(StatusModel):
 
     uid: str
     name: str
-    container_id: Annotated[str, Field(alias="containerID")] = ""
-    restart_count: Count = 0
+    container_id: Annotated[str, Field(alias="containerID")] | None = None
+    restart_count: Count | None = None
 
 
 class RetirementPolicy(StatusModel):
@@ -97,7 +98,7 @@ class RetirementStatus(StatusModel):
     cause: RetirementCause
     observed_generation: int
     target_members: Annotated[tuple[TargetMember, ...], Field(max_length=64)]
-    target_workload_uid: Annotated[str, Field(alias="targetWorkloadUID")] = ""
+    target_workload_uid: Annotated[str, Field(alias="targetWorkloadUID")] | None = None
     policy: RetirementPolicy
     state: RetirementState
     reason: str
@@ -121,7 +122,7 @@ class DepartureStatus(StatusModel):
     role_name: str
     replica_ordinal: Count | None = None
     uids: Annotated[tuple[str, ...], Field(max_length=64)]
-    workload_uid: Annotated[str, Field(alias="workloadUID")] = ""
+    workload_uid: Annotated[str, Field(alias="workloadUID")] | None = None
     reason: str
     since: Time
 
