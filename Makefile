@@ -61,7 +61,7 @@ cases: $(VENV) ## list the acceptance cases that no test shows: make cases OWNER
 
 .PHONY: crd
 crd: $(VENV) ## write the CRD that the API models define into manifests/crd
-	$(BIN)/python -m apis.crd
+	$(BIN)/python -m apis.crd >.crd.yaml && mv .crd.yaml manifests/crd/modeldeployments.yaml
 
 .PHONY: clean
 clean: ## remove .venv, caches and build results (not the built cluster programs in the user's cache folder)
