@@ -1,8 +1,8 @@
 """The status of a `ModelDeployment`: what the controller tells, and what it must not forget.
 
 Every object keeps fields that it does not know, so that a controller of an older release carries on what a
-newer one wrote. Counts are replicas. What is unknown is absent; a zero was observed. Nothing here has a default: the API server
-would add it, and the controller would find its own status changed.
+newer one wrote. Counts are replicas. What is unknown is absent; a zero was observed. Nothing here has a
+default: the API server would add it, and the controller would find its own status changed.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class TargetMember(StatusModel):
 
     uid: str
     name: str
-    container_id: Annotated[str, Field(alias="containerID")] | None = None
+    container_id: Annotated[str | None, Field(alias="containerID")] = None
     restart_count: Count | None = None
 
 
@@ -98,7 +98,7 @@ class RetirementStatus(StatusModel):
     cause: RetirementCause
     observed_generation: int
     target_members: Annotated[tuple[TargetMember, ...], Field(max_length=64)]
-    target_workload_uid: Annotated[str, Field(alias="targetWorkloadUID")] | None = None
+    target_workload_uid: Annotated[str | None, Field(alias="targetWorkloadUID")] = None
     policy: RetirementPolicy
     state: RetirementState
     reason: str
@@ -122,7 +122,7 @@ class DepartureStatus(StatusModel):
     role_name: str
     replica_ordinal: Count | None = None
     uids: Annotated[tuple[str, ...], Field(max_length=64)]
-    workload_uid: Annotated[str, Field(alias="workloadUID")] | None = None
+    workload_uid: Annotated[str | None, Field(alias="workloadUID")] = None
     reason: str
     since: Time
 
