@@ -24,7 +24,13 @@ class Caches:
     """The informers of one controller. Reads never block and may be behind; what destroys is decided on live reads."""
 
     def __init__(
-        self, *, client: Client, clock: Clock, random: Random, wake: Callable[[Key], None], namespace: str | None
+        self,
+        *,
+        client: Client,
+        clock: Clock,
+        random: Random,
+        wake: Callable[[Key], None],
+        namespace: str | None,
     ) -> None:
         self._wake = wake
 
@@ -105,7 +111,14 @@ def _pod_matters(old: Raw | None, new: Raw | None) -> bool:
 
 def _pod_facts(raw: Raw) -> tuple[object, ...]:
     pod = PodView(raw)
-    return pod.labels, pod.annotations, pod.metadata.get("deletionTimestamp"), pod.phase, pod.ready, pod.identity
+    return (
+        pod.labels,
+        pod.annotations,
+        pod.metadata.get("deletionTimestamp"),
+        pod.phase,
+        pod.ready,
+        pod.identity,
+    )
 
 
 def _spec_matters(old: Raw | None, new: Raw | None) -> bool:

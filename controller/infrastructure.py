@@ -28,7 +28,9 @@ from controller.cluster.resources import (
     Resource,
 )
 from controller.cluster.writes import Writer
-from controller.pod_renderer import Owner, render_router, render_services
+from controller.pod_renderer.owner import Owner
+from controller.pod_renderer.router import render_router
+from controller.pod_renderer.services import render_services
 
 RESOURCES: Final = {
     resource.kind: resource
@@ -92,7 +94,11 @@ class Infrastructure:
             return ""
         else:
             patch = patch_for(desired, live)
-            if kind == DEPLOYMENTS.kind and aligned.get((kind, name)) == rendered and not _edited(desired, live):
+            if (
+                kind == DEPLOYMENTS.kind
+                and aligned.get((kind, name)) == rendered
+                and not _edited(desired, live)
+            ):
                 # Defaults and normal forms of a Pod template differ from any render; only edits count.
                 patch = None
             if patch is not None:

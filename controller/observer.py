@@ -22,7 +22,7 @@ from controller.member_reader.reader import MemberReaders, MemberTarget
 from controller.member_reader.verdict import Reading
 from controller.retirement_planner.evidence import Evidence, Round
 from controller.retirement_planner.planner import Observe
-from controller.retirement_planner.state import Operation
+from controller.retirement_planner.state import Operation, Target
 from controller.routers.base import (
     Adapter,
     Fetch,
@@ -59,6 +59,18 @@ class Subject:
     @property
     def selector(self) -> str:
         return f"{labels.INSTANCE}={self.name},{labels.MANAGED_BY}={labels.EBB}"
+
+    def member(self, target: Target) -> MemberTarget:
+        """A target as the member reader is told of it."""
+        return MemberTarget(
+            namespace=self.namespace,
+            name=target.name,
+            uid=target.uid,
+            owner_uid=self.uid,
+            container_id=target.container_id,
+            restart_count=target.restart_count,
+            engine=self.engine,
+        )
 
 
 @dataclass(slots=True)
@@ -163,25 +175,18 @@ class Observer:
             )
             memory.evidence = memory.evidence.with_round(seen)
             self._log.debug(
-                "read", deployment=subject.name, verdict=seen.verdict, reason=seen.reason, sight=seen.look.sight
+                "read",
+                deployment=subject.name,
+                verdict=seen.verdict,
+                reason=seen.reason,
+                sight=seen.look.sight,
             )
         memory.last_finished = self._clock.monotonic()
         memory.task = None
         self._wake(subject.key)
 
     async def _read(self, subject: Subject, operation: Operation, bound: float) -> Mapping[str, Reading]:
-        targets = [
-            MemberTarget(
-                namespace=subject.namespace,
-                name=target.name,
-                uid=target.uid,
-                owner_uid=subject.uid,
-                container_id=target.container_id,
-                restart_count=target.restart_count,
-                engine=subject.engine,
-            )
-            for target in operation.targets
-        ]
+        targets = [subject.member(target) for target in operation.targets]
         readings = await asyncio.gather(*(self._readers.read(target, timeout=bound) for target in targets))
         return {target.uid: reading for target, reading in zip(targets, readings, strict=True)}
 
@@ -198,9 +203,7 @@ class Observer:
                 before = await self._surroundings(subject, bound)
                 answers = await asyncio.gather(
                     *(
-                        subject.adapter.ask(
-                            router, fetch=self._fetch, timeout=min(ROUTER_SECONDS, bound / 2)
-                        )
+                        subject.adapter.ask(router, fetch=self._fetch, timeout=min(ROUTER_SECONDS, bound / 2))
                         for router in before.routers
                     )
                 )

@@ -27,7 +27,9 @@ from controller.cluster.writes import Writer
 from controller.infrastructure import Infrastructure
 from controller.member_reader.reader import MemberReaders
 from controller.observer import Observer
+from controller.pods import Pods
 from controller.reconciler import Reconciler
+from controller.retiring import Retiring
 from controller.routers.http import PodFetch
 from controller.settings import Settings
 from controller.telemetry.events import EventRecorder
@@ -57,7 +59,7 @@ def run(settings: Settings) -> None:
 async def serve(settings: Settings) -> None:
     """The whole controller, until it is told to stop."""
     log = structlog.get_logger("controller")
-    random = Random()
+    random = Random()  # noqa: S311 - jitter, and names of Events
     metrics = Metrics()
     metrics.watch_process()
     server_time = ServerTime()
@@ -75,6 +77,7 @@ async def serve(settings: Settings) -> None:
             client=client, clock=clock, random=random, wake=queue.add, namespace=settings.namespace
         )
         writer = Writer(client, applied=caches.applied)
+        pods = Pods(writer)
         recorder = EventRecorder(
             create=lambda namespace, event: writer.create(EVENTS, event, namespace=namespace),
             clock=clock,
@@ -109,7 +112,8 @@ async def serve(settings: Settings) -> None:
                         caches=caches,
                         writer=writer,
                         infrastructure=Infrastructure(client=client, caches=caches, writer=writer),
-                        observer=observer,
+                        pods=pods,
+                        retiring=Retiring(client=client, pods=pods, observer=observer, clock=clock),
                         events=recorder,
                         clock=clock,
                         metrics=metrics,
@@ -152,9 +156,7 @@ async def _work(
     await asyncio.gather(*(_worker(queue, reconciler, metrics, clock) for _ in range(count)))
 
 
-async def _worker(
-    queue: WorkQueue[Key], reconciler: Reconciler, metrics: Metrics, clock: Clock
-) -> None:
+async def _worker(queue: WorkQueue[Key], reconciler: Reconciler, metrics: Metrics, clock: Clock) -> None:
     log = structlog.get_logger("worker")
     while True:
         try:
@@ -167,7 +169,9 @@ async def _worker(
         except (ApiError, NoAnswerError) as error:
             outcome = "retry"
             wait = queue.add_rate_limited(key, at_least=getattr(error, "retry_after", None))
-            log.warning("a pass failed and comes again", deployment="/".join(key), after=wait, error=str(error))
+            log.warning(
+                "a pass failed and comes again", deployment="/".join(key), after=wait, error=str(error)
+            )
         except Exception:
             # A defect that one object triggers must not stop the others: it is logged whole, counted, and tried again.
             outcome = "error"

@@ -142,7 +142,9 @@ def _roles(picture: Picture) -> list[dict[str, Any]]:
     unhandled = {pod.uid for pod, _ in picture.unhandled}
     rows = []
     for name in names:
-        replicas = by_ordinal([pod for pod in picture.pods if pod.uid not in unhandled or name not in declared], name)
+        replicas = by_ordinal(
+            [pod for pod in picture.pods if pod.uid not in unhandled or name not in declared], name
+        )
         whole = [pods for pods in replicas.values() if all(_counts(pod) for pod in pods)]
         ready = [pods for pods in whole if all(pod.ready for pod in pods)]
         row: dict[str, Any] = {
@@ -192,7 +194,12 @@ def _router_ready(picture: Picture) -> bool:
 
 
 def _conditions(picture: Picture, roles: Sequence[Mapping[str, Any]]) -> list[_Condition]:
-    conditions = [_spec_valid(picture), _roles_ready(picture, roles), _up_to_date(picture), _removals_settled(picture)]
+    conditions = [
+        _spec_valid(picture),
+        _roles_ready(picture, roles),
+        _up_to_date(picture),
+        _removals_settled(picture),
+    ]
     if picture.router is not None:
         ready, desired = picture.router.ready, picture.router.desired
         conditions.append(
@@ -221,7 +228,9 @@ def _ready(picture: Picture, roles: Sequence[Mapping[str, Any]]) -> _Condition:
         )
     if not _router_ready(picture):
         return _Condition(ConditionType.READY, False, Reason.NOT_READY, "the router is not ready yet")
-    return _Condition(ConditionType.READY, True, Reason.READY, "every role serves with the replicas it declares")
+    return _Condition(
+        ConditionType.READY, True, Reason.READY, "every role serves with the replicas it declares"
+    )
 
 
 def _spec_valid(picture: Picture) -> _Condition:
@@ -235,16 +244,23 @@ def _roles_ready(picture: Picture, roles: Sequence[Mapping[str, Any]]) -> _Condi
         return _Condition(
             ConditionType.ROLES_READY, False, Reason.CREATE_REFUSED, "; ".join(picture.refused_creates)
         )
-    short = [f"{row['name']} {row['ready']}/{row['desired']}" for row in roles if row["ready"] < row["desired"]]
+    short = [
+        f"{row['name']} {row['ready']}/{row['desired']}" for row in roles if row["ready"] < row["desired"]
+    ]
     if short:
-        return _Condition(ConditionType.ROLES_READY, False, Reason.NOT_READY, f"ready replicas: {', '.join(short)}")
+        return _Condition(
+            ConditionType.ROLES_READY, False, Reason.NOT_READY, f"ready replicas: {', '.join(short)}"
+        )
     return _Condition(ConditionType.ROLES_READY, True, Reason.READY, "every declared replica is Ready")
 
 
 def _up_to_date(picture: Picture) -> _Condition:
     if not picture.outdated:
         return _Condition(
-            ConditionType.REPLICAS_UP_TO_DATE, True, Reason.UP_TO_DATE, "every replica runs what the spec says"
+            ConditionType.REPLICAS_UP_TO_DATE,
+            True,
+            Reason.UP_TO_DATE,
+            "every replica runs what the spec says",
         )
     names = ", ".join(sorted(pod.name for pod in picture.outdated))
     return _Condition(

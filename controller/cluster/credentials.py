@@ -69,7 +69,7 @@ class Credentials:
         return await self._header()
 
     async def after_rejection(self, rejected: str | None) -> str | None:
-        """Another header after a 401 for `rejected`; None when there is none, so that asking again is useless."""
+        """Another header after a 401 for `rejected`; None without one, so that asking again is useless."""
         async with self._lock:
             if await self._header() == rejected and self._monotonic() >= self._next_rejection:
                 self._next_rejection = self._monotonic() + REJECTED_SECONDS

@@ -27,9 +27,7 @@ def limit(operation: Operation) -> datetime:
         step = operation.phase_started_at + timedelta(seconds=policy.withdraw_seconds)
         return min(operation.deadline, step)
     if operation.state is State.DRAINING:
-        return min(
-            operation.deadline, operation.phase_started_at + timedelta(seconds=policy.drain_seconds)
-        )
+        return min(operation.deadline, operation.phase_started_at + timedelta(seconds=policy.drain_seconds))
     if operation.state is State.SETTLING:
         return operation.phase_started_at + timedelta(seconds=policy.settle_seconds)
     return operation.deadline

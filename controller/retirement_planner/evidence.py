@@ -66,9 +66,7 @@ class Round:
             self.look.sight is Sight.CLEAN
             and set(self.readings) == set(baseline)
             and all(
-                reading.verdict is Verdict.IDLE
-                and reading.complete
-                and reading.container_id == baseline[uid]
+                reading.verdict is Verdict.IDLE and reading.complete and reading.container_id == baseline[uid]
                 for uid, reading in self.readings.items()
             )
         )
@@ -117,7 +115,7 @@ def confirms_withdrawal(
 
 
 def idle_pair(evidence: Evidence, operation: Operation, *, settle_seconds: float) -> Round | None:
-    """The second of two consecutive idle rounds, both after the confirmed withdrawal; None when there is no such pair."""
+    """The second of two consecutive idle rounds, both after the confirmed withdrawal; None without such a pair."""
     if len(evidence.rounds) < 2 or operation.withdrawn_since is None:
         return None
     first, second = evidence.rounds[-2:]
@@ -136,7 +134,7 @@ def wait_before_look(evidence: Evidence) -> float:
 
 
 def wait_before_round(evidence: Evidence, operation: Operation) -> float:
-    """Seconds from the end of the last round to the next: 1 after an idle one, 2 to 5 while busy, 5 to 15 after failures."""
+    """Seconds from the end of the last round to the next: 1 after idle, 2 to 5 while busy, 5 to 15 after failures."""
     run = 0
     last: str | None = None
     for seen in reversed(evidence.rounds):

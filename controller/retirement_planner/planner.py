@@ -127,9 +127,7 @@ def advance(operation: Operation, facts: Facts, now: Instant) -> Step:
         return _cancel(operation)
     if now.is_surely_past(budgets.limit(operation)):
         return _abort(operation, _spent(operation, facts))
-    refused = next(
-        (r.reason for r in facts.preflight.values() if r.verdict is Verdict.UNSUPPORTED), None
-    )
+    refused = next((r.reason for r in facts.preflight.values() if r.verdict is Verdict.UNSUPPORTED), None)
     if refused is not None:
         return _abort(operation, f"{refused}; waiting will not help")
     handlers = {
@@ -167,7 +165,9 @@ def _withdrawing(operation: Operation, facts: Facts, now: Instant) -> Step:
     look = facts.evidence.looks[-1] if facts.evidence.looks else None
     since = _withdrawn_since(operation, look)
     if since != operation.withdrawn_since:
-        return Step(replace(operation, withdrawn_since=since, reason=_waiting_sentence(look)), _waiting_sentence(look))
+        return Step(
+            replace(operation, withdrawn_since=since, reason=_waiting_sentence(look)), _waiting_sentence(look)
+        )
     if confirms_withdrawal(
         facts.evidence, withdrawn_since=since, settle_seconds=facts.settle_seconds
     ) and now.is_surely_before(budgets.limit(operation)):
@@ -207,7 +207,9 @@ def _draining(operation: Operation, facts: Facts, now: Instant) -> Step:
     ):
         moved = replace(
             operation.enter(
-                State.DELETING, "idle twice on complete reads, and no router selects it; it is deleted", now.latest
+                State.DELETING,
+                "idle twice on complete reads, and no router selects it; it is deleted",
+                now.latest,
             ),
             evidence_at=second.started_at,
             in_flight=0,
@@ -216,16 +218,16 @@ def _draining(operation: Operation, facts: Facts, now: Instant) -> Step:
         event = Event("Normal", "RetirementDeleting", f"{operation.title}: {moved.reason}")
         return Step(moved, moved.reason, events=(event,))
     sentence = _round_sentence(facts)
-    progressed = replace(
-        operation, reason=sentence, in_flight=seen.in_flight, last_read_at=seen.started_at
-    )
+    progressed = replace(operation, reason=sentence, in_flight=seen.in_flight, last_read_at=seen.started_at)
     return _observe_round(progressed, facts, sentence)
 
 
 def _deleting(operation: Operation, facts: Facts, now: Instant) -> Step:
     present = facts.present
     if not present:
-        moved = operation.enter(State.SETTLING, "every member has gone; its capacity is given back", now.latest)
+        moved = operation.enter(
+            State.SETTLING, "every member has gone; its capacity is given back", now.latest
+        )
         return Step(moved, moved.reason)
     terminating = {uid for uid, pod in present.items() if pod.terminating}
     past_the_point = bool(terminating) or facts.evidence.delete_sent or len(present) < len(operation.targets)
@@ -244,17 +246,15 @@ def _deleting(operation: Operation, facts: Facts, now: Instant) -> Step:
     return Step(operation, sentence, delete=remaining, wake_at=now.latest + timedelta(seconds=2))
 
 
-def _past_the_point(
-    operation: Operation, facts: Facts, now: Instant, remaining: tuple[Target, ...]
-) -> Step:
+def _past_the_point(operation: Operation, facts: Facts, now: Instant, remaining: tuple[Target, ...]) -> Step:
     stamps = [pod.deletion_timestamp for pod in facts.present.values()]
     latest = max((stamp for stamp in stamps if stamp is not None), default=None)
     late_at = latest + timedelta(seconds=budgets.DEPARTURE_SECONDS) if latest else None
     if not remaining and late_at is not None and now.is_surely_past(late_at):
-        sentence = f"{operation.title} was deleted and has not left {budgets.DEPARTURE_SECONDS:.0f} s past its grace"
-        return Step(
-            None, sentence, departing=True, events=(Event("Warning", "DepartureStuck", sentence),)
+        sentence = (
+            f"{operation.title} was deleted and has not left {budgets.DEPARTURE_SECONDS:.0f} s past its grace"
         )
+        return Step(None, sentence, departing=True, events=(Event("Warning", "DepartureStuck", sentence),))
     ends = f" until {latest:%H:%M:%S} UTC at the latest" if latest else ""
     sentence = f"deleted; the engine has its grace to exit{ends}"
     wake = late_at if late_at and not remaining else now.latest + timedelta(seconds=2)

@@ -16,7 +16,7 @@ from controller.snapshot import PodView, by_ordinal
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the planner needs of the spec: replicas by role in spec order, the entry role, and whether there is a router."""
+    """What the planner needs of the spec: replicas by role in spec order, the entry role, whether there is a router."""
 
     replicas: Mapping[str, int]
     entry_role: str

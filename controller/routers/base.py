@@ -165,7 +165,9 @@ def judge(
         )
 
     if before.fingerprint != after.fingerprint:
-        return look(Sight.UNKNOWN, "Pods changed while the routers were being asked, so the look is thrown away")
+        return look(
+            Sight.UNKNOWN, "Pods changed while the routers were being asked, so the look is thrown away"
+        )
     if not before.routers:
         return look(Sight.UNKNOWN, "there is no router Pod to ask")
     target_ips = {pod.ip for pod in before.pods if pod.uid in target_uids and pod.ip}
@@ -183,7 +185,8 @@ def judge(
         for row in answer.rows:
             if _ip(row) not in known_ips:
                 return look(
-                    Sight.UNKNOWN, f"router {answer.router} lists {row}, which is the address of no live replica"
+                    Sight.UNKNOWN,
+                    f"router {answer.router} lists {row}, which is the address of no live replica",
                 )
     grown = _growth(answers, previous, target_ips)
     if grown:

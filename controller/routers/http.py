@@ -38,9 +38,7 @@ class PodFetch:
             raise RuntimeError("PodFetch is used before it is entered")
         limits = aiohttp.ClientTimeout(total=timeout, connect=min(2.0, timeout))
         try:
-            async with self._session.request(
-                method, url, timeout=limits, allow_redirects=False
-            ) as response:
+            async with self._session.request(method, url, timeout=limits, allow_redirects=False) as response:
                 body = bytearray()
                 async for chunk in response.content.iter_chunked(65536):
                     body += chunk

@@ -93,7 +93,7 @@ class VllmRouter:
 
 
 def parse_workers(body: bytes) -> tuple[str, ...]:
-    """The addresses (`<ip>:<port>`) of a `/workers` answer. Raises ValueError unless it is whole and of the known shape.
+    """The addresses (`<ip>:<port>`) of a `/workers` answer. ValueError unless it is whole and of the known shape.
 
     An explicit empty list is a real empty set; a `total` that differs from the number of rows is not an answer.
     """

@@ -1,0 +1,118 @@
+"""An operation's contact with the world: the facts that its next step is decided on, and the doing of that step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import structlog
+
+from controller.caches import Key
+from controller.clock import Clock
+from controller.cluster.client import ApiError, Client, NoAnswerError
+from controller.cluster.reads import get_pod
+from controller.member_reader.verdict import Reading, preflight
+from controller.observer import Observer, Subject
+from controller.pods import Pods
+from controller.retirement_planner import budgets
+from controller.retirement_planner.planner import Facts, Observe, Step
+from controller.retirement_planner.state import Operation, Target
+from controller.routers.vllm_router import VllmRouter
+from controller.situation import Snapshot
+from controller.snapshot import PodView
+
+PROGRESS_SECONDS: Final = 10.0
+"""How often the figures and the sentence of a running operation are written when nothing else is."""
+
+
+class Retiring:
+    """Gathers facts for and carries out the steps of operations; decides nothing itself."""
+
+    def __init__(self, *, client: Client, pods: Pods, observer: Observer, clock: Clock) -> None:
+        self._client = client
+        self._pods = pods
+        self._observer = observer
+        self._clock = clock
+        self._progress_written: dict[Key, float] = {}
+        self._log = structlog.get_logger("retiring")
+
+    def forget(self, key: Key) -> None:
+        """Drop what was remembered of an operation that is over."""
+        self._observer.forget(key)
+        self._progress_written.pop(key, None)
+
+    async def facts(self, snapshot: Snapshot, operation: Operation) -> Facts:
+        """What is true now of the targets, from uncached reads, and what was seen so far."""
+        present = {pod.uid: pod for pod in snapshot.pods}
+        targets: dict[str, PodView | None] = {}
+        for target in operation.targets:
+            pod = present.get(target.uid)
+            if pod is None:
+                # Not behind the selector is no absence: only the API server's own answer for the name is.
+                live = await get_pod(self._client, namespace=snapshot.deployment.namespace, name=target.name)
+                pod = live if live is not None and live.uid == target.uid else None
+            targets[target.uid] = pod
+        chosen = {uid for removal in snapshot.removals.replicas for uid in removal.uids}
+        subject = subject_of(snapshot)
+        refusals: dict[str, Reading] = {}
+        for target in operation.targets:
+            pod = targets[target.uid]
+            refusal = None if pod is None else preflight(pod, subject.member(target))
+            if refusal is not None:
+                refusals[target.uid] = refusal
+        return Facts(
+            targets=targets,
+            routed=snapshot.routed,
+            cancelled=snapshot.wanted is not None and not operation.target_uids <= chosen,
+            settle_seconds=subject.adapter.abilities.settle_seconds,
+            evidence=self._observer.evidence(snapshot.key, operation),
+            preflight=refusals,
+        )
+
+    async def act(self, snapshot: Snapshot, operation: Operation, step: Step) -> None:
+        """The idempotent work of the stored state: labels, then routers, then deletes, then the next observation."""
+        for pod in step.label_off:
+            await self._pods.withhold(pod)
+        subject = subject_of(snapshot)
+        for row in step.remove_rows:
+            await self._observer.remove_row(subject, router=row.router, address=row.address)
+        for target in step.delete:
+            await self._delete(snapshot, operation, target)
+        if step.observe is not Observe.NOTHING:
+            left = (budgets.limit(operation) - snapshot.now.latest).total_seconds()
+            self._observer.request(
+                subject, operation, observe=step.observe, after=step.observe_after, within=left
+            )
+
+    def rationed(self, key: Key, stored: Operation, progressed: Operation) -> Operation:
+        """The running figures as they may be written now: each write costs every watcher."""
+        unchanged = replace(progressed, last_read_at=stored.last_read_at) == stored
+        now = self._clock.monotonic()
+        if unchanged or now - self._progress_written.get(key, float("-inf")) < PROGRESS_SECONDS:
+            return stored
+        self._progress_written[key] = now
+        return progressed
+
+    async def _delete(self, snapshot: Snapshot, operation: Operation, target: Target) -> None:
+        """One delete with the recorded UID. Its answer is remembered: it decides whether an abort may still be."""
+        refusal = ""
+        try:
+            await self._pods.delete(namespace=snapshot.deployment.namespace, name=target.name, uid=target.uid)
+        except ApiError as error:
+            if error.status in (404, 409):
+                return
+            refusal = error.message if error.definite else ""
+        except NoAnswerError:
+            self._log.warning("a delete has no definite answer", pod=target.name)
+        self._observer.record_delete(snapshot.key, operation, uid=target.uid, refusal=refusal)
+
+
+def subject_of(snapshot: Snapshot) -> Subject:
+    """Whose routers and members are asked."""
+    return Subject(
+        namespace=snapshot.deployment.namespace,
+        name=snapshot.deployment.name,
+        uid=snapshot.deployment.uid,
+        engine=str(snapshot.deployment.raw["spec"]["engine"]["name"]),
+        adapter=VllmRouter(),
+    )

@@ -1,0 +1,1 @@
+"""The main job, shown: a scale-down under streaming load without a cut stream, and the contrast."""

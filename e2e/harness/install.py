@@ -1,0 +1,73 @@
+"""Ebb on a cluster, the way a user installs it: the CRD, its RBAC, and the controller from `manifests/`."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import yaml
+from e2e.images import build
+
+from e2e.cluster import Cluster
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMESPACE = "ebb-system"
+
+
+def install_api(cluster: Cluster) -> None:
+    """The CRD and the controller's permissions; what a controller outside the cluster needs."""
+    cluster.kubectl("apply", "--server-side", "-k", str(ROOT / "manifests" / "crd"))
+    cluster.kubectl("wait", "--for=condition=Established", "crd/modeldeployments.ebb.dev", "--timeout=30s")
+    cluster.kubectl("apply", "-k", str(ROOT / "manifests" / "rbac"))
+
+
+def bind_user(cluster: Cluster, user: str) -> None:
+    """Give a user of its own certificate exactly the controller's permissions."""
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": f"{user}-user"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "ebb-controller",
+        },
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    }
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(binding))
+
+
+def install_controller(cluster: Cluster) -> None:
+    """Run the controller in the cluster, from its image and under its own service account."""
+    image = build("controller")
+    cluster.load_image(image.archive)
+    name, _, tag = image.reference.rpartition(":")
+    with tempfile.TemporaryDirectory(prefix="ebb-kustomize-") as folder:
+        overlay: dict[str, Any] = {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "resources": [os.path.relpath(ROOT / "manifests" / "controller", Path(folder).resolve())],
+            "images": [{"name": "ebb-controller", "newName": name, "newTag": tag}],
+            "patches": [
+                {
+                    "target": {"kind": "Deployment", "name": "ebb-controller"},
+                    "patch": json.dumps(
+                        [
+                            {
+                                "op": "add",
+                                "path": "/spec/template/spec/containers/0/imagePullPolicy",
+                                "value": "Never",
+                            }
+                        ]
+                    ),
+                }
+            ],
+        }
+        (Path(folder) / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+        cluster.kubectl("apply", "-k", folder)
+    cluster.kubectl(
+        "-n", NAMESPACE, "rollout", "status", "deployment/ebb-controller", "--timeout=120s", timeout=130
+    )
