@@ -61,7 +61,7 @@ def shown_by(source: str) -> Iterator[tuple[str, str]]:
                 yield number, node.name
 
 
-def tests_by_case(trees: Iterable[Path]) -> dict[str, list[str]]:
+def cases_shown(trees: Iterable[Path]) -> dict[str, list[str]]:
     """`file::test` of every test that shows a case, by case number."""
     found: dict[str, list[str]] = {}
     for tree in trees:
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     owners = (
         [options.owner] if options.owner else sorted(all_owners, key=lambda owner: (owner.islower(), owner))
     )
-    tests = tests_by_case(TREES)
+    tests = cases_shown(TREES)
 
     if options.tests:
         for case in cases:
