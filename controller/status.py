@@ -12,6 +12,7 @@ from typing import Any
 
 from apis.v1alpha1.conditions import ConditionType, Reason
 from apis.v1alpha1.model_deployment import ModelDeploymentSpec
+from apis.v1alpha1.status import LONGEST_MESSAGE
 from controller.clock import format_time
 from controller.retirement_planner.state import Operation, State, write_operation
 from controller.retirement_planner.targets import Unhandled
@@ -307,5 +308,10 @@ def _stamp(
         "observedGeneration": generation,
         "lastTransitionTime": format_time(now) if moved else old["lastTransitionTime"],
         "reason": str(condition.reason),
-        "message": condition.message,
+        "message": _fitted(condition.message),
     }
+
+
+def _fitted(message: str) -> str:
+    """A thousand Pod names do not fit into a condition; its beginning does."""
+    return message if len(message) <= LONGEST_MESSAGE else f"{message[: LONGEST_MESSAGE - 1]}…"

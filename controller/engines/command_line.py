@@ -52,7 +52,7 @@ _RANKED: Final[Mapping[str, str]] = {
 _TRANSFER: Final = "--kv-transfer-config"
 _MODE: Final = "--disaggregation-mode"
 _CONFIG_FILE: Final = "--config"
-_FLAGS: Final = (*_RANKED.values(), _TRANSFER, _MODE)
+_FLAGS: Final = (*_RANKED.values(), _TRANSFER, _MODE, _CONFIG_FILE)
 
 _LEAST_PREFIX: Final = 6
 """argparse takes any unambiguous beginning of a flag; one of at least this length counts as the flag."""
@@ -92,7 +92,7 @@ def _read(arguments: Sequence[_Argument]) -> Finding:
         name = _flag(argument)
         if name is None:
             before = _flag(arguments[index - 1]) if index else None
-            if argument.unknown and before not in _TAKES_A_VALUE:
+            if argument.unknown and not argument.text and before not in _TAKES_A_VALUE:
                 raise _UnreadableError(f"argument {index} of the command cannot be read: {argument.unknown}")
             continue
         if name == _CONFIG_FILE:

@@ -9,30 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
+from apis.v1alpha1.status import RetirementCause, RetirementState
 from controller.clock import format_time, parse_time
 
 
-class State(StrEnum):
-    """What is being done. Forward only, but for the two ends `Completed` and `Aborted`."""
+State = RetirementState
+"""What is being done. Forward only, but for the two ends `Completed` and `Aborted`."""
 
-    ADMITTED = "Admitted"
-    DISQUALIFIED = "Disqualified"
-    WITHDRAWING = "Withdrawing"
-    DRAINING = "Draining"
-    DELETING = "Deleting"
-    SETTLING = "Settling"
-    COMPLETED = "Completed"
-    ABORTED = "Aborted"
-
-
-class Cause(StrEnum):
-    REPLICAS_REDUCED = "ReplicasReduced"
-    SURPLUS = "Surplus"
-    ROLE_REMOVED = "RoleRemoved"
+Cause = RetirementCause
 
 
 @dataclass(frozen=True, slots=True)
