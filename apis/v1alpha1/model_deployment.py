@@ -168,7 +168,7 @@ class Router(ApiModel):
     request_timeout_seconds: Annotated[int, Field(ge=1, le=604800)] | None = None
     """The longest a request may take; the router's own default unless set."""
 
-    termination_grace_period_seconds: Annotated[int, Field(ge=30, le=86400)] = 300
+    termination_grace_period_seconds: Annotated[int, Field(ge=10, le=86400)] = 300
     """How long a router that leaves may finish its open streams."""
 
 
