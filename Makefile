@@ -49,11 +49,11 @@ e2e: $(VENV) ## all suites on a real node (root on Linux, or kind)
 
 .PHONY: demo
 demo: $(VENV) ## a scale-down under streaming load on a real node, with its contrasts (root on Linux, or kind)
-	$(BIN)/python -m e2e.demo
+	$(BIN)/python -m e2e.demo $(ARGS)
 
 .PHONY: demo-down
 demo-down: $(VENV) ## take away whatever a demo left
-	$(BIN)/python -m e2e.demo --down
+	$(BIN)/python -m e2e.demo down
 
 .PHONY: cases
 cases: $(VENV) ## list the acceptance cases that no test shows: make cases OWNER=A
