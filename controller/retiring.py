@@ -11,7 +11,8 @@ from controller.caches import Key
 from controller.clock import Clock
 from controller.cluster.client import ApiError, Client, NoAnswerError
 from controller.cluster.reads import get_pod
-from controller.member_reader.verdict import Reading, preflight
+from controller.member_reader.preflight import preflight
+from controller.member_reader.verdict import Reading
 from controller.observer import Observer, Subject
 from controller.pods import Pods
 from controller.retirement_planner import budgets
