@@ -18,7 +18,8 @@ from apis.v1alpha1 import labels
 from controller.clock import Clock, Instant
 from controller.cluster.client import ApiError, Client, NoAnswerError
 from controller.cluster.reads import list_pods
-from controller.member_reader.reader import MemberReaders, MemberTarget
+from controller.member_reader.preflight import MemberTarget
+from controller.member_reader.reader import MemberReaders
 from controller.member_reader.verdict import Reading
 from controller.retirement_planner.evidence import Evidence, Round
 from controller.retirement_planner.planner import Observe
