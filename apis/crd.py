@@ -23,14 +23,6 @@ LONGEST_ROLE_NAME: Final = 53
 
 NAME_RULES: Final = (
     Rule(
-        f"self.metadata.name.size() <= {LONGEST_DEPLOYMENT_NAME}",
-        f"the name of a ModelDeployment has at most {LONGEST_DEPLOYMENT_NAME} characters",
-    ),
-    Rule(
-        f"self.metadata.name.matches('{LABEL_NAME}')",
-        "the name of a ModelDeployment is also a Service's: lowercase letters, digits and hyphens, a letter first",
-    ),
-    Rule(
         f"self.spec.roles.all(r, self.metadata.name.size() + 1 + r.name.size() <= {LONGEST_ROLE_NAME})",
         f"<deployment>-<role> has at most {LONGEST_ROLE_NAME} characters",
         path=".spec.roles",
@@ -92,7 +84,13 @@ def _root_schema() -> dict[str, Any]:
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
-            "metadata": {"type": "object"},
+            # Also the name of a Service, so of narrower form than other names.
+            "metadata": {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string", "maxLength": LONGEST_DEPLOYMENT_NAME, "pattern": LABEL_NAME}
+                },
+            },
             "spec": schema_of(ModelDeploymentSpec.model_json_schema()),
             "status": schema_of(ModelDeploymentStatus.model_json_schema()),
         },

@@ -114,10 +114,6 @@ def key_rule(what: str) -> Rule:
     )
 
 
-def owned_key(key: str) -> bool:
-    return key.startswith(KEY_PREFIXES) or key in KEYS
-
-
 def owned_flags(arguments: Sequence[str], flags: Sequence[OwnedFlag]) -> Iterator[tuple[int, OwnedFlag]]:
     """Each argument that is an owned flag, with its index; the first flag that it matches."""
     for index, argument in enumerate(arguments):
