@@ -94,6 +94,7 @@ REASONS: dict[ConditionType, tuple[Reason, ...]] = {
         Reason.ROUTER_UNSETTLED,
         Reason.DEPARTURE_STUCK,
         Reason.SPEC_INVALID,
+        Reason.PAUSED,
     ),
     ConditionType.ROUTER_READY: (Reason.READY, Reason.NOT_READY),
 }

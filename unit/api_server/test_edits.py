@@ -12,7 +12,7 @@ from apis.v1alpha1.model_deployment import ModelDeploymentSpec
 from controller.clock import parse_time
 from controller.cluster.client import ApiError, Client
 from controller.cluster.resources import MODEL_DEPLOYMENTS
-from unit.api_server.objects import NAMESPACE, deployment, role, routed
+from unit.api_server.objects import NAMESPACE, role, routed
 
 pytestmark = pytest.mark.control_plane
 
@@ -33,8 +33,7 @@ async def stored(client: Client) -> AsyncIterator[dict[str, Any]]:
 async def patch(client: Client, body: dict[str, Any], subresource: str = "") -> dict[str, Any]:
     path = MODEL_DEPLOYMENTS.path(namespace=NAMESPACE, name=NAME, subresource=subresource)
     answer = await client.request("PATCH", path, body=body, content_type=MERGE)
-    body = answer.body
-    return body
+    return dict(answer.body)
 
 
 async def test_defaults_are_those_of_the_models(client: Client, stored: dict[str, Any]) -> None:
