@@ -11,9 +11,20 @@
 server alone, without root, for tests of the API.
 """
 
+from .bare_control_plane import ControlPlane, control_plane
 from .base import Cluster
 from .errors import ClusterError
 from .providers import down, fresh_cluster, get_cluster, up
 from .state import ProviderName
 
-__all__ = ["Cluster", "ClusterError", "ProviderName", "down", "fresh_cluster", "get_cluster", "up"]
+__all__ = [
+    "Cluster",
+    "ClusterError",
+    "ControlPlane",
+    "ProviderName",
+    "control_plane",
+    "down",
+    "fresh_cluster",
+    "get_cluster",
+    "up",
+]

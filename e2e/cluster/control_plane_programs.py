@@ -52,8 +52,8 @@ class ControlPlaneSpec:
     port: int = 6443
     etcd_port: int = 2379
     etcd_peer_port: int = 2380
-    service_accounts: bool = True
-    """Off where no controller-manager makes the `default` accounts that every Pod would need."""
+    with_nodes: bool = True
+    """Off where Pods are only written and read: then nothing makes the accounts they would need to run."""
 
     @property
     def server(self) -> str:
@@ -168,7 +168,7 @@ def etcd(spec: ControlPlaneSpec) -> Program:
 
 def kube_apiserver(spec: ControlPlaneSpec) -> Program:
     pki = spec.directory / "pki"
-    disabled = [] if spec.service_accounts else ["--disable-admission-plugins=ServiceAccount"]
+    without_nodes = ["--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none"]
     return Program(
         name="kube-apiserver",
         after=["etcd"],
@@ -181,7 +181,7 @@ def kube_apiserver(spec: ControlPlaneSpec) -> Program:
             f"--service-cluster-ip-range={SERVICE_CIDR}",
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
-            *disabled,
+            *([] if spec.with_nodes else without_nodes),
             f"--client-ca-file={pki / 'ca.crt'}",
             f"--tls-cert-file={pki / 'apiserver.crt'}",
             f"--tls-private-key-file={pki / 'apiserver.key'}",

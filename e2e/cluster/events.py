@@ -16,6 +16,8 @@ class Events:
         self.path = path
         self.progress = progress
         self.ready: set[str] = set()
+        self.ended: set[str] = set()
+        """Programs that do not run now, because they ended or were stopped."""
         self.troubled: list[str] = []
         self.pids: dict[str, int] = {}
         self._offset = 0
@@ -39,11 +41,13 @@ class Events:
         name = str(event["program"])
         if event["event"] == "started":
             self.pids[name] = int(event["pid"])
+            self.ended.discard(name)
         elif event["event"] == "ready":
             self.ready.add(name)
             self.progress(f"  {event['seconds']:5.1f} s  {name} is ready")
         else:
             self.ready.discard(name)
+            self.ended.add(name)
             if name not in self.troubled:
                 self.troubled.append(name)
                 self.progress(f"  {event['seconds']:5.1f} s  {name} ended with status {event['status']}")

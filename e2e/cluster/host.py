@@ -56,8 +56,8 @@ def reserve_cgroup(name: str) -> None:
 def _enable_controllers(root: Path) -> None:
     """On cgroup v2 a child has only the controllers that its parent hands on, and the kubelet wants several."""
     handed_on = root / "cgroup.subtree_control"
-    if not handed_on.exists():
-        return
+    if root != CGROUP_ROOT or not handed_on.exists():
+        return  # v1, or the v2 tree beside v1 that carries no controller the kubelet asks for
     missing = set((root / "cgroup.controllers").read_text().split()) - set(handed_on.read_text().split())
     for controller in sorted(missing):
         # One it cannot hand on (in use by a process here) is missed only if the kubelet needs it, and then says so.
