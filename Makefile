@@ -63,6 +63,10 @@ cases: $(VENV) ## list the acceptance cases that no test shows: make cases OWNER
 crd: $(VENV) ## write the CRD that the API models define into manifests/crd
 	$(BIN)/python -m apis.crd >.crd.yaml && mv .crd.yaml manifests/crd/modeldeployments.yaml
 
+.PHONY: docs
+docs: $(VENV) ## write docs/conditions.md from the conditions of the API
+	$(BIN)/python -m tools.conditions >.conditions.md && mv .conditions.md docs/conditions.md
+
 .PHONY: clean
 clean: ## remove .venv, caches and build results (not the built cluster programs in the user's cache folder)
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info

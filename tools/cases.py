@@ -19,7 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 CASES = ROOT / "unit" / "cases.txt"
 TREES = (ROOT / "unit", ROOT / "e2e")
 
-_NUMBER = r"[A-Z]\d{1,2}"
+# Other letters are other things: S1 to S10 are the invariants of the protocol.
+_NUMBER = r"[A-N]\d{1,2}"
 _LINE = re.compile(rf"({_NUMBER})\s+(\S+)\s+(.+)")
 _OPENING = re.compile(rf"{_NUMBER}(?:(?:,\s*|\s+and\s+){_NUMBER})*(?=[\s:.])")
 

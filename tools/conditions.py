@@ -1,6 +1,6 @@
 """Print docs/conditions.md: the table of every condition and its reasons, from the very words of the API.
 
-`python -m tools.conditions >docs/conditions.md`; a test fails while the two differ.
+`make docs` writes it; a test fails while the two differ.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from apis.v1alpha1.conditions import REASONS
 
 INTRODUCTION = """# Conditions
 
-Written by `python -m tools.conditions`. Every condition carries the generation of the spec it speaks of, and a message
+Written by `make docs`. Every condition carries the generation of the spec it speaks of, and a message
 about this very deployment; its reason is one of these. What is not known is not written.
 """
 

@@ -27,6 +27,7 @@ from tools.cases import (
         ("\n    F1 Two clean looks.", ("F1",)),
         ("All zero is Idle, as G6 says.", ()),
         ("G6All zero", ()),
+        ("S1 An invariant is not a case.", ()),
         ("HTTP2 is not a case.", ()),
         ("A 503 is unknown.", ()),
         ("", ()),
@@ -62,14 +63,14 @@ def test_three():
 def test_missing_numbers_are_listed_per_owner() -> None:
     """Each owner's cases without a test are named, a shared case with both owners, and unknown numbers too."""
     cases = [Case("A1", ("A",), "one"), Case("A2", ("A", "B"), "two"), Case("B1", ("B",), "three")]
-    tests = {"A1": ["f::t"], "Z9": ["f::u"]}
+    tests = {"A1": ["f::t"], "N99": ["f::u"]}
     assert list(report(cases, tests, ["A", "B"])) == [
         "A: 1 of 2 cases have a test",
         "  A2   two",
         "B: 0 of 2 cases have a test",
         "  A2   two",
         "  B1   three",
-        "no case is called Z9: f::u",
+        "no case is called N99: f::u",
     ]
 
 
