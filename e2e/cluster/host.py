@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -13,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import ClusterError
+from .packages import SYSTEM_PATH
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 
@@ -96,9 +98,12 @@ def links_and_networks(ip: str) -> tuple[list[str], list[str]]:
     return links, [route for route in routes if route[:1].isdigit()]
 
 
-def remove_link(ip: str, link: str) -> None:
-    """It goes with the node's network namespace, a moment later; this makes it sure and soon."""
-    subprocess.run([ip, "link", "delete", link], capture_output=True, check=False)
+def remove_link(link: str, *, timeout: float = 10) -> None:
+    """Until the link is gone. It goes with the node's network namespace, unless somebody else holds that open."""
+    if (ip := shutil.which("ip", path=os.pathsep.join(SYSTEM_PATH))) is not None:
+        subprocess.run([ip, "link", "delete", link], capture_output=True, check=False)
+    if not wait_until(lambda: not Path("/sys/class/net", link).exists(), timeout=timeout):
+        raise ClusterError(f"the link {link} is still there after {timeout:.0f} s")
 
 
 def start_ticks(pid: int) -> int | None:

@@ -20,7 +20,7 @@ import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from . import binaries, host, image_archive, packages
 from .addresses import NodeAddresses, cgroup_of, choose
@@ -48,8 +48,10 @@ from .node_programs import (
     write_node_files,
 )
 from .pki import identity_file
-from .sandbox_image import SandboxImage, sandbox_image
 from .state import State, folder_of, read_state, write_state
+
+if TYPE_CHECKING:
+    from e2e.images import BuiltImage
 
 FREE_BYTES: Final = 8 << 30
 READY_SECONDS: Final = 180.0
@@ -138,7 +140,7 @@ def up(name: str, progress: Progress) -> LocalCluster:
     check_machine()
     built = binaries.ensure("node", progress)
     programs = packages.node_programs(progress)
-    sandbox = sandbox_image(progress)
+    sandbox = _sandbox_image(progress)
     began = time.monotonic()
     folder = folder_of(name)
     folder.mkdir(parents=True, exist_ok=True)
@@ -189,7 +191,7 @@ def clear(name: str, *, keep_folder: bool = False) -> None:
             process.wait()
     if state is not None and state.index is not None and host.holds_cgroup(_cgroup(state)):
         # The index is this cluster's as long as its cgroup stands, so the cgroup goes last.
-        host.remove_link(packages.node_programs(lambda _: None).which("ip"), NodeAddresses(state.index).link)
+        host.remove_link(NodeAddresses(state.index).link)
         host.remove_cgroups(_cgroup(state))
     with host.machine_lock():
         if not host.reserved_cgroups():
@@ -221,6 +223,17 @@ def load_image(folder: Path, pid: int, archive: Path) -> None:
         if answer.returncode != 0:
             raise ClusterError(f"import of {archive} failed: {answer.stderr.strip()}")
         marker.touch()
+
+
+def _sandbox_image(progress: Progress) -> BuiltImage:
+    """The image that holds a Pod's namespaces; the node cannot start a Pod without it."""
+    # The images lock and cache with this package's files, so they cannot be imported while it is.
+    from e2e.images import ImageError, build
+
+    try:
+        return build("sandbox", progress)
+    except ImageError as failure:
+        raise ClusterError(f"the sandbox image cannot be built: {failure}") from failure
 
 
 def _control_plane(folder: Path, built: Path, addresses: NodeAddresses) -> ControlPlaneSpec:
@@ -316,7 +329,7 @@ def _tell(process: subprocess.Popen[bytes], line: str) -> None:
 
 
 def _await_ready(
-    spec: NodeSpec, pid: int, *, expected: Sequence[str], sandbox: SandboxImage, progress: Progress
+    spec: NodeSpec, pid: int, *, expected: Sequence[str], sandbox: BuiltImage, progress: Progress
 ) -> None:
     """Until every program is ready, the node is Ready and a Pod in `default` would be admitted."""
     events = Events(spec.directory / "events.jsonl", progress)
