@@ -1,4 +1,4 @@
-"""`make demo`: a scale-down under streaming load, live, and what becomes of the streams with and without a drain window."""
+"""`make demo`: a scale-down under streaming load, live; and what becomes of streams without a drain window."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ from typing import Any
 from controller.cli.text import render_retirement_line
 from e2e.cluster import Cluster, down, up
 from e2e.demo.report import Moment, Outcome, table, timeline
-from e2e.demo.scene import NAMESPACE, Scene, in_thread
+from e2e.harness.install import install_api, install_controller
 from e2e.harness.objects import MODEL, model_deployment
+from e2e.harness.scope import Scope
+from e2e.images import build
 from e2e.load import Load, Tally, void_reasons
 
 CLUSTER = "ebb-demo"
+NAMESPACE = "ebb-demo"
+IMAGES = ("sample-engine", "vllm-router")
 CLIENTS = 20
 STREAM_SECONDS = (5.0, 22.0)
 CONTROL_SECONDS = 60.0
@@ -33,20 +37,20 @@ def say(text: str = "") -> None:
 
 async def run_demo(cluster: Cluster) -> int:
     """The whole demo on a running cluster; returns the exit code."""
-    scene = Scene(cluster)
-    await in_thread(scene.prepare, say)
+    scope = Scope(cluster, NAMESPACE)
+    await asyncio.to_thread(prepare, scope)
     say("two engines behind vllm-router, and two more that have no drain window for the contrast")
-    await in_thread(scene.apply, model_deployment("chat", namespace=NAMESPACE))
-    await in_thread(scene.apply, model_deployment("contrast", namespace=NAMESPACE, command=TAKE_OVER))
+    await asyncio.to_thread(scope.apply, model_deployment("chat", namespace=NAMESPACE))
+    await asyncio.to_thread(scope.apply, model_deployment("contrast", namespace=NAMESPACE, command=TAKE_OVER))
     for name in ("chat", "contrast"):
-        await in_thread(scene.wait_ready, name)
-        await in_thread(scene.wait_listed, name, 2)
+        await asyncio.to_thread(scope.wait_ready, name)
+        await asyncio.to_thread(scope.wait_workers, name, 2)
     outcomes: list[Outcome] = []
     reasons: list[str] = []
-    moments, retired, control, evidence = await retire(scene)
+    moments, retired, control, evidence = await retire(scope)
     outcomes += [control, retired]
-    outcomes.append(await plain_delete(scene, "chat", "kubectl delete pod, with the drain window"))
-    contrast = await plain_delete(scene, "contrast", "kubectl delete pod, without it")
+    outcomes.append(await plain_delete(scope, "chat", "kubectl delete pod, with the drain window"))
+    contrast = await plain_delete(scope, "contrast", "kubectl delete pod, without it")
     outcomes.append(contrast)
     reasons = void_reasons(**evidence, control_failed=control.cut + control.failed, contrast_cut=contrast.cut)
     say("\nThe scale-down, seconds from the edit:\n")
@@ -64,10 +68,20 @@ async def run_demo(cluster: Cluster) -> int:
     return 0
 
 
-async def retire(scene: Scene) -> tuple[list[Moment], Outcome, Outcome, dict[str, Any]]:
+def prepare(scope: Scope) -> None:
+    """Images onto the node, Ebb into the cluster as a user installs it, a namespace of the demo's own."""
+    for name in IMAGES:
+        scope.cluster.load_image(build(name, progress=say).archive)
+    say("installing the CRD, the permissions and the controller from manifests/")
+    install_api(scope.cluster)
+    install_controller(scope.cluster, progress=say)
+    scope.create()
+
+
+async def retire(scope: Scope) -> tuple[list[Moment], Outcome, Outcome, dict[str, Any]]:
     """A control minute, then 2 → 1 once enough long streams run on the replica that is going to leave."""
     target = "chat-server-r1-m0"
-    url = await in_thread(scene.router_url, "chat")
+    url = await asyncio.to_thread(scope.router_url, "chat")
     async with Load() as load:
         load.start(url, clients=CLIENTS, seconds_range=STREAM_SECONDS, model=MODEL)
         say(f"\n{CLIENTS} clients stream; a minute without any removal first")
@@ -82,10 +96,10 @@ async def retire(scene: Scene) -> tuple[list[Moment], Outcome, Outcome, dict[str
             await asyncio.sleep(0.05)
         edited = time.monotonic()
         open_at_edit = load.open_on(target)
-        await in_thread(scene.scale, "chat", 1)
+        await asyncio.to_thread(scope.scale, "chat", 1)
         say(f"\nreplicas 2 → 1 with {open_at_edit} streams open on {target}:\n")
         moments = [Moment(0.0, f"replicas: 1 ({open_at_edit} streams open on {target})")]
-        into_draining = await watch(scene, load, target, edited, moments)
+        into_draining = await watch(scope, load, target, edited, moments)
         await load.stop(drain=True)
         retired = outcome("retirement protocol (replicas 2 → 1)", load.tally(since=edited))
         evidence = {
@@ -96,24 +110,26 @@ async def retire(scene: Scene) -> tuple[list[Moment], Outcome, Outcome, dict[str
     return moments, retired, control, evidence
 
 
-async def watch(scene: Scene, load: Load, target: str, edited: float, moments: list[Moment]) -> float:
+async def watch(scope: Scope, load: Load, target: str, edited: float, moments: list[Moment]) -> float:
     """Print a line per state and figure until the operation is over and its Pod is gone.
 
     Returns how many seconds into `Draining` a stream on the target was last seen open.
     """
-    shown, state, draining_since, into_draining = "", "", None, 0.0
+    shown: tuple[Any, ...] = ()
+    state, draining_since, into_draining = "", None, 0.0
+    why = ""
     while True:
-        deployment = await in_thread(scene.deployment, "chat")
+        deployment = await asyncio.to_thread(scope.deployment, "chat")
         retirement = (deployment.get("status") or {}).get("retirement")
         now = time.monotonic()
         line = render_retirement_line(deployment, datetime.now(UTC))
         key = (line.split("  ")[0], (retirement or {}).get("inFlight"), (retirement or {}).get("reason"))
-        if retirement and str(key) != shown:
-            shown = str(key)
+        if retirement and key != shown:
+            shown = key
             say(f"  {now - edited:6.1f} s  {line}")
         if retirement and retirement["state"] != state:
-            state = retirement["state"]
-            moments.append(Moment(now - edited, f"{state:<13} {retirement['reason']}"))
+            state, why = retirement["state"], retirement["reason"]
+            moments.append(Moment(now - edited, f"{state:<13} {why}"))
             if state == "Draining":
                 draining_since = now
         if draining_since is not None and load.open_on(target):
@@ -123,19 +139,19 @@ async def watch(scene: Scene, load: Load, target: str, edited: float, moments: l
             say(f"  {now - edited:6.1f} s  retired")
             return into_draining
         if state == "Aborted":
-            raise AssertionError(f"the retirement was aborted: {retirement['reason']}")
+            raise AssertionError(f"the retirement was aborted: {why}")
         if now - edited > 400:
             raise AssertionError("the retirement did not end within its budget")
         await asyncio.sleep(0.2)
 
 
-async def plain_delete(scene: Scene, name: str, way: str) -> Outcome:
+async def plain_delete(scope: Scope, name: str, way: str) -> Outcome:
     """`kubectl delete pod` on a replica with open streams; what it ran before must have ended, or was cut."""
     target = f"{name}-server-r1-m0"
-    await in_thread(scene.scale, name, 2)
-    await in_thread(scene.wait_ready, name)
-    await in_thread(scene.wait_listed, name, 2)
-    url = await in_thread(scene.router_url, name)
+    await asyncio.to_thread(scope.scale, name, 2)
+    await asyncio.to_thread(scope.wait_ready, name)
+    await asyncio.to_thread(scope.wait_workers, name, 2)
+    url = await asyncio.to_thread(scope.router_url, name)
     async with Load() as load:
         load.start(url, clients=CLIENTS, seconds_range=STREAM_SECONDS, model=MODEL)
         until = time.monotonic() + EDIT_SECONDS
@@ -145,7 +161,7 @@ async def plain_delete(scene: Scene, name: str, way: str) -> Outcome:
             await asyncio.sleep(0.05)
         deleted = time.monotonic()
         say(f"\nkubectl delete pod {target} with {load.open_on(target)} streams open on it")
-        await in_thread(scene.delete_pod, target)
+        await asyncio.to_thread(scope.kubectl, "delete", "pod", target, "--wait=false")
         await asyncio.sleep(10.0)
         await load.stop(drain=True)
         return outcome(way, load.tally(since=deleted))
@@ -162,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--keep", action="store_true", help="leave the cluster up at the end")
     options = parser.parse_args(arguments)
     if options.command == "down":
-        down(CLUSTER, options.provider, progress=say)
+        down(CLUSTER, progress=say)
         return 0
     began = time.monotonic()
     try:
@@ -173,7 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = 130
     finally:
         if not options.keep:
-            down(CLUSTER, options.provider, progress=say)
+            down(CLUSTER, progress=say)
     say(f"\n{time.monotonic() - began:.0f} s in all")
     return code
 

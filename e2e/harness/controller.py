@@ -14,7 +14,6 @@ from typing import Self
 
 from e2e.cluster import Cluster
 
-USER = "ebb-controller"
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -47,14 +46,14 @@ class ControllerProcess:
 
     def start(self, *, seconds: float = 30.0) -> None:
         """Start and wait until it is ready; its log is appended to."""
-        kubeconfig = self._cluster.identity(USER)
-        scope = ["--namespace", self._namespace] if self._namespace else []
+        kubeconfig = self._cluster.identity(self._user)
         with self._log.open("ab") as out:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "controller", "run"),
                     *("--kubeconfig", str(kubeconfig), "--bind", f"127.0.0.1:{self._port}"),
-                    *("--log-format", "json", "--log-level", "debug", *scope),
+                    *("--log-format", "json", "--log-level", "debug"),
+                    *("--namespace", self._namespace),
                 ],
                 stdout=out,
                 stderr=out,

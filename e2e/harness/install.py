@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
-from e2e.images import build
 
 from e2e.cluster import Cluster
+from e2e.images import build
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = "ebb-system"
@@ -40,9 +41,9 @@ def bind_user(cluster: Cluster, user: str) -> None:
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(binding))
 
 
-def install_controller(cluster: Cluster) -> None:
+def install_controller(cluster: Cluster, progress: Callable[[str], None] = print) -> None:
     """Run the controller in the cluster, from its image and under its own service account."""
-    image = build("controller")
+    image = build("controller", progress=progress)
     cluster.load_image(image.archive)
     name, _, tag = image.reference.rpartition(":")
     with tempfile.TemporaryDirectory(prefix="ebb-kustomize-") as folder:

@@ -1,0 +1,163 @@
+"""One namespace of a real cluster and everything a test does in it, through kubectl as a user would."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from apis.v1alpha1 import labels
+from controller.routers.vllm_router import API_PORT
+from e2e.cluster import Cluster
+from e2e.harness.waiting import wait_for
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A namespace, and the user whose controller looks after it."""
+
+    cluster: Cluster
+    namespace: str
+
+    @property
+    def user(self) -> str:
+        return f"ebb-controller-{self.namespace}"
+
+    def create(self) -> None:
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
+
+    def remove(self) -> None:
+        """Take everything away without waiting for graces: the test is over."""
+        for deployment in self.list("modeldeployments.ebb.dev"):
+            patch = json.dumps({"metadata": {"finalizers": []}})
+            self.kubectl(
+                "patch", "md", deployment["metadata"]["name"], "--type=merge", "-p", patch, check=False
+            )
+        self.kubectl("delete", "md", "--all", "--wait=false", check=False)
+        self.kubectl("delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false", check=False)
+        self.cluster.kubectl("delete", "namespace", self.namespace, "--wait=false", check=False)
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
+        return self.cluster.kubectl("-n", self.namespace, *arguments, stdin=stdin, check=check)
+
+    def apply(self, manifest: Object) -> None:
+        self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+
+    def get(self, kind: str, name: str) -> Object:
+        """The object, {} when there is none."""
+        found = self.kubectl("get", kind, name, "-o", "json", "--ignore-not-found")
+        parsed: Object = json.loads(found) if found.strip() else {}
+        return parsed
+
+    def list(self, kind: str, selector: str = "") -> list[Object]:
+        chosen = ["-l", selector] if selector else []
+        items: list[Object] = json.loads(self.kubectl("get", kind, "-o", "json", *chosen))["items"]
+        return items
+
+    # --- ModelDeployments ---------------------------------------------------------------------------------------
+
+    def deployment(self, name: str) -> Object:
+        return self.get("modeldeployments.ebb.dev", name)
+
+    def retirement(self, name: str) -> Object | None:
+        found: Object | None = (self.deployment(name).get("status") or {}).get("retirement")
+        return found
+
+    def condition(self, name: str, kind: str) -> Object:
+        conditions = (self.deployment(name).get("status") or {}).get("conditions") or []
+        return next((c for c in conditions if c["type"] == kind), {})
+
+    def scale(self, name: str, replicas: int, *, role: int = 0) -> None:
+        """The edit a user makes: the number of replicas in the spec, and nothing else."""
+        patch = [{"op": "replace", "path": f"/spec/roles/{role}/replicas", "value": replicas}]
+        self.kubectl("patch", "modeldeployment", name, "--type=json", "-p", json.dumps(patch))
+
+    def wait_ready(self, name: str, *, seconds: float = 90) -> None:
+        def ready() -> bool:
+            found = self.deployment(name)
+            status = found.get("status") or {}
+            current = status.get("observedGeneration") == found.get("metadata", {}).get("generation")
+            return bool(current and status.get("phase") == "Ready")
+
+        wait_for(f"ModelDeployment {name} to be Ready", ready, seconds=seconds)
+
+    def wait_state(self, name: str, *states: str, seconds: float) -> Object:
+        """Until the operation is in one of the states; the operation."""
+
+        def probe() -> Object | None:
+            found = self.retirement(name)
+            return found if found and found["state"] in states else None
+
+        found = wait_for(f"the retirement of {name} to be {' or '.join(states)}", probe, seconds=seconds)
+        assert found is not None
+        return found
+
+    def wait_settled(self, name: str, *, seconds: float) -> None:
+        """Until nothing that the spec takes away is still there."""
+
+        def settled() -> bool:
+            found = self.condition(name, "RemovalsSettled")
+            generation = self.deployment(name)["metadata"]["generation"]
+            return bool(found.get("status") == "True" and found.get("observedGeneration") == generation)
+
+        wait_for(f"the removals of {name} to be settled", settled, seconds=seconds)
+
+    # --- Pods and routers ---------------------------------------------------------------------------------------
+
+    def pod(self, name: str) -> Object:
+        return self.get("pod", name)
+
+    def pods(self, deployment: str, component: str) -> list[Object]:
+        return self.list("pods", f"{labels.INSTANCE}={deployment},{labels.COMPONENT}={component}")
+
+    def router_url(self, deployment: str) -> str:
+        """The router by the address of its Pod, which this machine reaches."""
+
+        def address() -> str:
+            found = self.pods(deployment, labels.ROUTER_COMPONENT)
+            return next((p["status"]["podIP"] for p in found if p.get("status", {}).get("podIP")), "")
+
+        return f"http://{wait_for('an address of the router', address, seconds=30)}:{API_PORT}"
+
+    def workers(self, deployment: str) -> list[str]:
+        """The rows that the router lists now; it is asked as anybody may ask it."""
+        import urllib.request
+
+        try:
+            with urllib.request.urlopen(f"{self.router_url(deployment)}/workers", timeout=3) as answer:
+                return [row["url"] for row in json.load(answer)["workers"]]
+        except OSError:
+            return []
+
+    def wait_workers(self, deployment: str, count: int, *, seconds: float = 60) -> None:
+        def listed() -> bool:
+            return len(self.workers(deployment)) == count
+
+        wait_for(f"the router of {deployment} to list {count} workers", listed, seconds=seconds)
+
+    def engine_log(self, pod: str) -> list[Object]:
+        """The sample engine's own account, one object a line."""
+        lines = self.kubectl("logs", pod, "-c", labels.MAIN_CONTAINER, check=False).splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    # --- the audit log ------------------------------------------------------------------------------------------
+
+    def requests(self) -> Iterator[Object]:
+        """What this scope's controller asked of the API server and was answered, oldest first."""
+        assert self.cluster.audit_log is not None
+        for line in self.cluster.audit_log.read_text(errors="replace").splitlines():
+            event = json.loads(line) if line.endswith("}") else {}
+            if event.get("stage") == "ResponseComplete" and event["user"]["username"] == self.user:
+                yield event
+
+    def writes(self) -> list[Object]:
+        """Everything that changed or tried to change something, its exec reads left out."""
+        reading = ("get", "list", "watch")
+        return [
+            event
+            for event in self.requests()
+            if event["verb"] not in reading and (event.get("objectRef") or {}).get("subresource") != "exec"
+        ]
