@@ -45,7 +45,7 @@ def docker_answers() -> bool:
 
 
 def up(
-    name: str, provider: ProviderName | None, progress: Progress = print, *, context: str | None = None
+    name: str, provider: ProviderName | None = None, progress: Progress = print, *, context: str | None = None
 ) -> Cluster:
     """The running cluster of that name, started when need be; clears what a killed `up` left.
 
