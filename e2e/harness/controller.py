@@ -20,13 +20,12 @@ ROOT = Path(__file__).resolve().parents[2]
 class ControllerProcess:
     """`python -m controller run` against a kubeconfig of the controller's own user."""
 
-    def __init__(
-        self, cluster: Cluster, *, log: Path, port: int = 18080, namespace: str | None = None
-    ) -> None:
+    def __init__(self, cluster: Cluster, *, user: str, namespace: str, log: Path, port: int) -> None:
         self._cluster = cluster
+        self._user = user
+        self._namespace = namespace
         self._log = log
         self._port = port
-        self._namespace = namespace
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:

@@ -31,7 +31,7 @@ class Scope:
 
     def remove(self) -> None:
         """Take everything away without waiting for graces: the test is over."""
-        for deployment in self.list("modeldeployments.ebb.dev"):
+        for deployment in self.objects("modeldeployments.ebb.dev"):
             patch = json.dumps({"metadata": {"finalizers": []}})
             self.kubectl(
                 "patch", "md", deployment["metadata"]["name"], "--type=merge", "-p", patch, check=False
@@ -52,7 +52,7 @@ class Scope:
         parsed: Object = json.loads(found) if found.strip() else {}
         return parsed
 
-    def list(self, kind: str, selector: str = "") -> list[Object]:
+    def objects(self, kind: str, selector: str = "") -> list[Object]:
         chosen = ["-l", selector] if selector else []
         items: list[Object] = json.loads(self.kubectl("get", kind, "-o", "json", *chosen))["items"]
         return items
@@ -111,7 +111,7 @@ class Scope:
         return self.get("pod", name)
 
     def pods(self, deployment: str, component: str) -> list[Object]:
-        return self.list("pods", f"{labels.INSTANCE}={deployment},{labels.COMPONENT}={component}")
+        return self.objects("pods", f"{labels.INSTANCE}={deployment},{labels.COMPONENT}={component}")
 
     def router_url(self, deployment: str) -> str:
         """The router by the address of its Pod, which this machine reaches."""
