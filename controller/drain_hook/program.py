@@ -13,8 +13,9 @@ STARTED = time.monotonic()  # before anything that takes time
 
 import sys
 
-# The working directory is the image's, and a module of its own there must not stand in for the library's.
-sys.path = [folder for folder in sys.path if folder not in ("", ".")]
+if __name__ == "__main__":
+    # The working directory is the image's, and a module there must not stand in for the library's.
+    sys.path = [folder for folder in sys.path if folder not in ("", ".")]
 
 import http.client
 import io

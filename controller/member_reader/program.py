@@ -8,27 +8,27 @@ that a text cut short shows.
 
 import sys
 
-sys.path = [folder for folder in sys.path if folder]  # not the modules of the image's working directory
+if __name__ == "__main__":  # the modules of the image's working directory are not the library's
+    sys.path = [folder for folder in sys.path if folder]
 import os
 import ssl
 import threading
 from http.client import HTTPConnection, HTTPSConnection
 from urllib.parse import urlsplit
 
-url = urlsplit(sys.argv[1])
-lines: "list[str]" = []
 
-
-def fetch() -> None:
+def fetch(url: str, names: "tuple[str, ...]", lines: "list[str]") -> None:
+    """Put into `lines` what is to be printed of the page, all at once and last."""
     try:
-        if url.scheme == "https":
+        parts = urlsplit(url)
+        if parts.scheme == "https":
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-            client: HTTPConnection = HTTPSConnection(url.netloc, timeout=2, context=context)
+            client: HTTPConnection = HTTPSConnection(parts.netloc, timeout=2, context=context)
         else:
-            client = HTTPConnection(url.netloc, timeout=2)
-        client.request("GET", url.path)
+            client = HTTPConnection(parts.netloc, timeout=2)
+        client.request("GET", parts.path)
         own = client.sock.getsockname()[1]
         answer = client.getresponse()
         page = answer.read(1048577)
@@ -39,24 +39,34 @@ def fetch() -> None:
         if answer.length or page[-1:] not in (b"", b"\n"):
             raise ValueError("a body cut short")
         rows = page.decode("ascii", "backslashreplace").split("\n")
-        wanted = [row for row in rows if (row.replace("{", " ").split(None, 1) or [""])[0] in sys.argv[2:]]
+        wanted = [row for row in rows if (row.replace("{", " ").split(None, 1) or [""])[0] in names]
         lines[:] = ["#own %d" % own, *wanted]
     except Exception as error:
         lines[:] = ["#error %s: %s" % (type(error).__name__, error)]
 
 
-reading = threading.Thread(target=fetch, daemon=True)
-reading.start()
-reading.join(2)  # in all, however slowly the answer drips
-print(*(list(lines) or ["#error no whole answer in 2 s"]), sep="\n")
-for table in ("tcp", "tcp6"):
-    try:
-        with open("/proc/net/" + table) as sockets:
-            for row in sockets:
-                fields = row.split()
-                if fields[1].endswith(":%04X" % (url.port or 0)):
-                    print("#sock", *fields[1:5])
-    except OSError:
-        print("#unreadable", table)
-print("#end", flush=True)
-os._exit(0)
+def print_sockets(port: int) -> None:
+    for table in ("tcp", "tcp6"):
+        try:
+            with open("/proc/net/" + table) as sockets:
+                for row in sockets:
+                    fields = row.split()
+                    if fields[1].endswith(":%04X" % port):
+                        print("#sock", *fields[1:5])
+        except OSError:
+            print("#unreadable", table)
+
+
+def main(url: str, *names: str) -> None:
+    lines: "list[str]" = []
+    reading = threading.Thread(target=fetch, args=(url, names, lines), daemon=True)
+    reading.start()
+    reading.join(2)  # in all, however slowly the answer drips
+    print(*(list(lines) or ["#error no whole answer in 2 s"]), sep="\n")
+    print_sockets(urlsplit(url).port or 0)
+    print("#end", flush=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
