@@ -173,8 +173,9 @@ def plugin_config(tmp_path: Path, *, server: str, expiry: str | None = None) -> 
     return write_kubeconfig(tmp_path / "config", cluster={"server": server}, user=user)
 
 
-async def test_a_plugin_runs_again_when_its_token_is_rejected(tmp_path: Path) -> None:
-    """A plugin's token without an expiry is kept until a 401; then the plugin runs again, once."""
+@pytest.mark.parametrize("expiry", [None, "2999-01-01T00:00:00Z"])
+async def test_a_plugin_runs_again_when_its_token_is_rejected(tmp_path: Path, expiry: str | None) -> None:
+    """A plugin's token that has not expired is kept until a 401; then the plugin runs again, once."""
     time = Time()
 
     accepted = {"Bearer token-1"}
@@ -186,7 +187,9 @@ async def test_a_plugin_runs_again_when_its_token_is_rejected(tmp_path: Path) ->
             writer.write(response(status_body(401, "Unauthorized", "no"), status="401 Unauthorized"))
 
     async with raw_server(revoking) as server:
-        found = await load_credentials(kubeconfig=plugin_config(tmp_path, server=server.url), monotonic=time)
+        found = await load_credentials(
+            kubeconfig=plugin_config(tmp_path, server=server.url, expiry=expiry), monotonic=time
+        )
         async with HttpClient(found, server_time=ServerTime()) as client:
             await client.request("GET", "/version")
             time.now += 3600

@@ -429,7 +429,8 @@ async def test_watches_do_not_stand_in_the_way_of_calls() -> None:
 
     async with raw_server(answer) as server, client_of(server.url) as client:
         watches = [asyncio.create_task(lines_of(client, inactivity=60)) for _ in range(150)]
-        await all_watching.wait()
+        async with asyncio.timeout(10):
+            await all_watching.wait()
         assert (await client.request("PUT", PODS, body={}, timeout=5)).body == {"ok": True}
         for watch in watches:
             watch.cancel()

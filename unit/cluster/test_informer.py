@@ -294,11 +294,16 @@ async def test_retry_after_is_obeyed() -> None:
         assert fourth - third >= 7
 
 
-async def test_a_watch_that_ends_at_once_is_no_success() -> None:
-    """A server that closes every watch at once is asked less than once a second, and soon for a new list."""
-    running = Running(lists=[a_list()], watches=[[]])
+@pytest.mark.parametrize("word", [[], [bookmark(10)]], ids=["nothing", "a bookmark"])
+async def test_a_watch_that_ends_at_once_is_no_success(word: list[bytes]) -> None:
+    """A server that closes every watch at once, with a bookmark at most, is asked less than once a second."""
+    running = Running(lists=[a_list()], watches=[word])
     async with running(30):
         assert len(running.server.watched) + len(running.server.listed) < 30
+
+
+async def test_empty_watches_bring_the_version_into_doubt() -> None:
+    """After a few watches in a row that ended at once, the collection is listed again."""
     running = Running(lists=[a_list()], watches=[*[[]] * EMPTY_WATCHES, forever])
     async with running(120):
         assert len(running.server.listed) == 2
