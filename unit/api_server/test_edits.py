@@ -12,6 +12,7 @@ from apis.v1alpha1.model_deployment import ModelDeploymentSpec
 from controller.clock import parse_time
 from controller.cluster.client import ApiError, Client
 from controller.cluster.resources import MODEL_DEPLOYMENTS
+from e2e.cluster import ControlPlane
 from unit.api_server.objects import NAMESPACE, role, routed
 
 pytestmark = pytest.mark.control_plane
@@ -200,10 +201,13 @@ async def test_an_invalid_edit_of_one_field_leaves_the_object(client: Client, st
     assert (await client.request("GET", path)).body == stored
 
 
-async def test_columns(client: Client, stored: dict[str, Any]) -> None:
-    """`kubectl get` prints the engine, the replicas, how far a retirement is and, when wide, why."""
+async def test_columns(client: Client, stored: dict[str, Any], plane: ControlPlane) -> None:
+    """`kubectl get md` shows the engine, the replicas, how far a retirement is, and when wide the reason."""
     await patch(client, {"status": STATUS}, "status")
-    answer = await client.request(
-        "GET", MODEL_DEPLOYMENTS.path(namespace=NAMESPACE), query={"fieldSelector": f"metadata.name={NAME}"}
-    )
-    assert [item["metadata"]["name"] for item in answer.body["items"]] == [NAME]
+    short = plane.kubectl("get", "md", NAME, "--namespace", NAMESPACE)
+    assert short.split("\n")[0].split() == ["NAME", "ENGINE", "ROLES", "PHASE", "RETIRING", "ENDPOINT", "AGE"]
+    for shown in ("vLLM", "1R2S", "Ready", "a/1 Draining", STATUS["endpoint"]):
+        assert shown in short
+    assert STATUS["retirement"]["reason"] not in short
+    wide = plane.kubectl("get", "ebb", "--namespace", NAMESPACE, "--output=wide")
+    assert STATUS["retirement"]["reason"] in wide
