@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from e2e.cluster import Cluster
+from e2e.harness.waiting import wait_for
 from e2e.images import build
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,8 +22,14 @@ NAMESPACE = "ebb-system"
 def install_api(cluster: Cluster) -> None:
     """The CRD and the controller's permissions; what a controller outside the cluster needs."""
     cluster.kubectl("apply", "--server-side", "-k", str(ROOT / "manifests" / "crd"))
-    cluster.kubectl("wait", "--for=condition=Established", "crd/modeldeployments.ebb.dev", "--timeout=30s")
+    # Not `kubectl wait`: it fails on a CRD that has no conditions yet.
+    wait_for("the API of ModelDeployments", lambda: _is_served(cluster), seconds=30)
     cluster.kubectl("apply", "-k", str(ROOT / "manifests" / "rbac"))
+
+
+def _is_served(cluster: Cluster) -> bool:
+    found = cluster.kubectl("get", "--raw", "/apis/ebb.dev/v1alpha1", check=False)
+    return '"modeldeployments"' in found
 
 
 def bind_user(cluster: Cluster, user: str) -> None:

@@ -110,6 +110,10 @@ class Scope:
     def pod(self, name: str) -> Object:
         return self.get("pod", name)
 
+    def is_ready(self, name: str) -> bool:
+        conditions = (self.pod(name).get("status") or {}).get("conditions") or []
+        return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
     def pods(self, deployment: str, component: str) -> list[Object]:
         return self.objects("pods", f"{labels.INSTANCE}={deployment},{labels.COMPONENT}={component}")
 

@@ -30,10 +30,7 @@ class Load:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=SILENCE_SECONDS),
-        )
+        self._session = new_session()
         return self
 
     async def __aexit__(
@@ -70,58 +67,69 @@ class Load:
         self._clients = []
 
     async def _client(self, url: str, number: int, seconds_range: tuple[float, float], model: str) -> None:
+        assert self._session is not None
         # Clients begin spread over a second, as people do.
         await asyncio.sleep(self._random.random())
         while not self._stopping.is_set():
             seconds = self._random.uniform(*seconds_range)
             prompt = f"client {number}: {self._random.getrandbits(64):016x} tells a story"
             request = self.book.open(prompt=prompt, expected=seconds, now=time.monotonic())
-            try:
-                await self._stream(url, request, model)
-            except asyncio.CancelledError:
-                self.book.close(request, end=End.STOPPED, now=time.monotonic())
-                raise
+            await stream(self._session, url, book=self.book, request=request, model=model)
             if request.end is not End.FINISHED:
                 # Whoever refuses must not be asked in a tight loop.
                 await asyncio.sleep(1.0)
 
-    async def _stream(self, url: str, request: Request, model: str) -> None:
-        assert self._session is not None
-        body: dict[str, Any] = {
-            "model": model,
-            "prompt": request.prompt,
-            "max_tokens": max(1, round(request.expected * TOKENS_PER_SECOND)),
-            "tokens_per_second": TOKENS_PER_SECOND,
-            "ignore_eos": True,
-            "stream": True,
-        }
-        complete, error = False, ""
-        try:
-            async with self._session.post(f"{url}/v1/completions", json=body) as response:
-                if response.status != 200:
-                    error = f"status {response.status}: {(await response.text())[:200]}"
-                else:
-                    async for line in response.content:
-                        complete = self._heard(request, line.strip()) or complete
-        except (aiohttp.ClientError, TimeoutError, OSError) as problem:
-            error = f"{type(problem).__name__}: {problem}"
-        if complete and not error:
-            end = End.FINISHED
-        else:
-            end = End.CUT if request.first_chunk is not None else End.FAILED
-            error = error or "the stream ended without its end mark"
-        self.book.close(request, end=end, now=time.monotonic(), error=error)
 
-    @staticmethod
-    def _heard(request: Request, line: bytes) -> bool:
-        """Note a line of the stream; True at its end mark."""
-        if not line.startswith(b"data:"):
-            return False
-        data = line[5:].strip()
-        if data == b"[DONE]":
-            return True
-        if request.first_chunk is None:
-            request.first_chunk = time.monotonic()
-        chunk = json.loads(data)
-        request.pod = request.pod or str(chunk.get("pod", ""))
+def new_session() -> aiohttp.ClientSession:
+    """A session for streams: no bound on the whole, a bound on the silence between two pieces."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=SILENCE_SECONDS),
+    )
+
+
+async def stream(
+    session: aiohttp.ClientSession, url: str, *, book: Book, request: Request, model: str
+) -> None:
+    """Stream one completion to its end and write into the book what became of it."""
+    body: dict[str, Any] = {
+        "model": model,
+        "prompt": request.prompt,
+        "max_tokens": max(1, round(request.expected * TOKENS_PER_SECOND)),
+        "tokens_per_second": TOKENS_PER_SECOND,
+        "ignore_eos": True,
+        "stream": True,
+    }
+    complete, error = False, ""
+    try:
+        async with session.post(f"{url}/v1/completions", json=body) as response:
+            if response.status != 200:
+                error = f"status {response.status}: {(await response.text())[:200]}"
+            else:
+                async for line in response.content:
+                    complete = _heard(request, line.strip()) or complete
+    except asyncio.CancelledError:
+        book.close(request, end=End.STOPPED, now=time.monotonic())
+        raise
+    except (aiohttp.ClientError, TimeoutError, OSError) as problem:
+        error = f"{type(problem).__name__}: {problem}"
+    if complete and not error:
+        end = End.FINISHED
+    else:
+        end = End.CUT if request.first_chunk is not None else End.FAILED
+        error = error or "the stream ended without its end mark"
+    book.close(request, end=end, now=time.monotonic(), error=error)
+
+
+def _heard(request: Request, line: bytes) -> bool:
+    """Note a line of the stream; True at its end mark."""
+    if not line.startswith(b"data:"):
         return False
+    data = line[5:].strip()
+    if data == b"[DONE]":
+        return True
+    if request.first_chunk is None:
+        request.first_chunk = time.monotonic()
+    chunk = json.loads(data)
+    request.pod = request.pod or str(chunk.get("pod", ""))
+    return False

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from e2e.cluster import Cluster, ClusterError, down, get_cluster, up
+from e2e.harness.audit import without_uid
 from e2e.harness.controller import ControllerProcess
 from e2e.harness.install import bind_user, install_api
 from e2e.harness.scope import Scope
@@ -86,6 +87,10 @@ def controller(node: Cluster, scope: Scope, tmp_path: Path) -> Iterator[Controll
     print("controller log, its end:", *tail, sep="\n")
     defects = [line for line in tail if "met a defect" in line]
     assert not defects, json.dumps(defects)
+    every_delete = [
+        w for w in scope.writes() if w["verb"] == "delete" and w["objectRef"]["resource"] == "pods"
+    ]
+    assert without_uid(every_delete) == []
 
 
 def _free_port() -> int:
