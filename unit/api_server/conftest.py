@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from apis.crd import render_crd
+from apis.v1alpha1 import labels
 from controller.cluster.client import Client
 from controller.cluster.credentials import load_credentials
 from controller.cluster.http_client import HttpClient
 from controller.cluster.server_time import ServerTime
 from e2e.cluster import ControlPlane, binaries, control_plane
+
+GROUP_VERSION: Final = f"/apis/{labels.API_VERSION}"
 
 
 @pytest.fixture(scope="session")
