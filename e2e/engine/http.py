@@ -117,8 +117,8 @@ class Connections:
                     break
         except BadRequestError as error:
             writer.write(f"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nx-why: {error}\r\n\r\n".encode())
-        except ConnectionError:
-            pass  # The client hung up; who was working for it has noticed by the same error.
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # The client hung up or was hung up on; who was working for it has noticed by the same error.
         finally:
             del self._open[writer]
             writer.close()
