@@ -28,10 +28,16 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         pytest.skip("etcd and kube-apiserver are not built; `make control-plane` builds them")
     with control_plane(tmp_path_factory.mktemp("plane")) as running:
         running.kubectl("apply", "--server-side", "-f", "-", stdin=render_crd())
-        running.kubectl(
-            "wait", "--for=condition=Established", "crd/modeldeployments.ebb.dev", "--timeout=30s"
-        )
+        wait_until_served(running)
         yield running
+
+
+def wait_until_served(plane: ControlPlane, *, seconds: float = 30) -> None:
+    """A new CRD is served a moment after it was stored; `kubectl wait` stumbles over one without conditions."""
+    deadline = time.monotonic() + seconds
+    while "modeldeployments/status" not in plane.kubectl("get", "--raw", GROUP_VERSION, check=False):
+        assert time.monotonic() < deadline, f"{GROUP_VERSION} is not served after {seconds:g} s"
+        time.sleep(0.1)
 
 
 @pytest.fixture
