@@ -142,6 +142,17 @@ class Scope:
 
         wait_for(f"the router of {deployment} to list {count} workers", listed, seconds=seconds)
 
+    def set_faults(self, pod: str, faults: Object, *, port: int = 8000) -> None:
+        """Tell a sample engine what to do wrong from now on; {} is good health."""
+        import urllib.request
+
+        address = self.pod(pod)["status"]["podIP"]
+        request = urllib.request.Request(
+            f"http://{address}:{port}/admin/faults", data=json.dumps(faults).encode(), method="POST"
+        )
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            assert answer.status == 200, answer.read()
+
     def engine_log(self, pod: str) -> list[Object]:
         """The sample engine's own account, one object a line."""
         lines = self.kubectl("logs", pod, "-c", labels.MAIN_CONTAINER, check=False).splitlines()
