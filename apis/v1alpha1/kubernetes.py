@@ -16,6 +16,7 @@ from apis.v1alpha1.base import (
     ObjectName,
     Quantity,
     Rule,
+    map_list,
     rules,
 )
 
@@ -202,3 +203,8 @@ ResourceRequirements = Annotated[
 ]
 
 KubeObjects = Annotated[tuple[KubeObject, ...], Field(max_length=64)]
+
+Image = Annotated[str, Field(min_length=1, max_length=1024)]
+PullSecrets = Annotated[
+    tuple[LocalObjectReference, ...], Field(max_length=32, json_schema_extra=map_list("name"))
+]

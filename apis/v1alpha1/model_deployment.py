@@ -27,15 +27,17 @@ from apis.v1alpha1.flags import cel_is_tls_flag
 from apis.v1alpha1.kubernetes import (
     EnvFromSource,
     EnvVar,
+    Image,
     ImagePullPolicy,
     InitContainer,
     KubeObjects,
-    LocalObjectReference,
     Protocol,
+    PullSecrets,
     ResourceRequirements,
     Volume,
     VolumeMount,
 )
+from apis.v1alpha1.router import Router
 
 DEFAULT_GRACE_SECONDS: Final = 30
 LABEL_NAME: Final = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
@@ -50,18 +52,8 @@ class RoleKind(StrEnum):
     SERVER = "Server"
 
 
-class RouterName(StrEnum):
-    VLLM_ROUTER = "vllm-router"
-
-
 class WithoutRouter(StrEnum):
     HOLD = "Hold"
-
-
-Image = Annotated[str, Field(min_length=1, max_length=1024)]
-PullSecrets = Annotated[
-    tuple[LocalObjectReference, ...], Field(max_length=32, json_schema_extra=map_list("name"))
-]
 
 
 class Model(ApiModel):
@@ -114,62 +106,6 @@ class Port(ApiModel):
 
 
 DEFAULT_PORTS: Final = (Port(name="http", port=8000),)
-
-
-class Router(ApiModel):
-    """A router in front of all roles, run as a Deployment of its own."""
-
-    name: Annotated[
-        RouterName,
-        Field(
-            json_schema_extra=rules(
-                Rule(
-                    "self == oldSelf",
-                    "a router is replaced by removing it first: its replacement counts from zero",
-                    reason="FieldValueForbidden",
-                )
-            )
-        ),
-    ]
-    """Which router. Changes only by removing `router` first."""
-
-    image: Image
-    """An image with `vllm-router` on its PATH, and `sleep`."""
-
-    replicas: Annotated[int, Field(ge=0, le=64)] = 1
-    """Router Pods. Each is asked by its own address."""
-
-    image_pull_policy: ImagePullPolicy | None = None
-    image_pull_secrets: PullSecrets | None = None
-
-    extra_args: (
-        Annotated[
-            tuple[Annotated[str, Field(max_length=4096)], ...],
-            Field(
-                max_length=256,
-                json_schema_extra=rules(
-                    owned.FIRST_IS_FLAG,
-                    *(flag.rule() for flag in owned.ROUTER_FLAGS),
-                    Rule(
-                        "self.all(a, !(a.startsWith('--') && (a.endsWith('-selector') || a.contains('-selector='))))",
-                        owned.SELECTORS_REFUSED,
-                        reason="FieldValueForbidden",
-                    ),
-                    x_kubernetes_list_type="atomic",
-                ),
-            ),
-        ]
-        | None
-    ) = None
-    """Appended to the router's command line."""
-
-    resources: ResourceRequirements | None = None
-
-    request_timeout_seconds: Annotated[int, Field(ge=1, le=604800)] | None = None
-    """The longest a request may take; the router's own default unless set."""
-
-    termination_grace_period_seconds: Annotated[int, Field(ge=10, le=86400)] = 300
-    """How long a router that leaves may finish its open streams."""
 
 
 class Retirement(ApiModel):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from apis.v1alpha1 import labels
-from apis.v1alpha1.model_deployment import ModelDeploymentSpec, Router
+from apis.v1alpha1.model_deployment import ModelDeploymentSpec
+from apis.v1alpha1.router import Router
 from controller.pod_renderer.argv import ANY_ADDRESS
 from controller.pod_renderer.env import as_given
 from controller.pod_renderer.labels import eligible, identity
