@@ -57,6 +57,11 @@ echo "$@" >>calls
 """
 
 
+# What a surrounding `make test` or `.ci/run` would hand down.
+HANDED_DOWN = ("ARGS", "MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "MFLAGS", "PYTEST_ADDOPTS")
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in HANDED_DOWN}
+
+
 @dataclass
 class Run:
     status: int
@@ -87,7 +92,7 @@ def ci(checkout: Path) -> Callable[..., Run]:
         done = subprocess.run(
             ["bash", ".ci/run"],
             cwd=checkout,
-            env={**os.environ, "TMPDIR": str(checkout.parent), "CI": "true", **environment},
+            env={**ENVIRONMENT, "TMPDIR": str(checkout.parent), "CI": "true", **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -176,7 +181,7 @@ def test_a_signal_takes_the_cluster_down(checkout: Path) -> None:
     process = subprocess.Popen(
         ["bash", ".ci/run"],
         cwd=checkout,
-        env={**os.environ, "TMPDIR": str(checkout.parent)},
+        env={**ENVIRONMENT, "TMPDIR": str(checkout.parent)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -212,7 +217,7 @@ def test_cold_runs_a_clone_with_nothing_of_the_callers(checkout: Path) -> None:
         ["bash", ".ci/run", "--cold"],
         cwd=checkout,
         env={
-            **os.environ,
+            **ENVIRONMENT,
             "TMPDIR": str(checkout.parent),
             "SECRET": "of mine",
             "GOPROXY": "a-proxy",

@@ -56,7 +56,9 @@ def test_commands_are_there(document: Path) -> None:
 
 def test_make_lists_its_targets() -> None:
     """`make` alone prints a line for every target a person may call."""
-    shown = subprocess.run(["make", "-s"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        ["make", "-s", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     assert {line.split()[1] for line in shown.splitlines()} == make_targets() - {"help"} | {"help"}
 
 
