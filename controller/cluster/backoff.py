@@ -1,5 +1,4 @@
-"""How long to wait after a failure: longer each time, never in step with others, short again after a good
-while."""
+"""How long to wait after a failure: longer each time, never in step with others, short again after a good while."""
 
 from __future__ import annotations
 

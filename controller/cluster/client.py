@@ -1,5 +1,4 @@
-"""The seam to Kubernetes: everything above it sees this Protocol, so that a simulation can stand in for a
-cluster."""
+"""The seam to Kubernetes: everything above it sees this Protocol, so that a simulation can stand in for a cluster."""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ class ApiError(Exception):
 
     @property
     def not_found(self) -> bool:
-        """True when Kubernetes itself says that the object is absent; a proxy's or a missing API's 404 does
-        not."""
+        """True when Kubernetes itself says that the object is absent; a proxy's or a missing API's 404 does not."""
         return self.status == 404 and self.reason == "NotFound"
 
     @property
@@ -78,6 +76,5 @@ class Client(Protocol):
     def exec_channels(
         self, *, namespace: str, pod: str, container: str, argv: Sequence[str], timeout: float
     ) -> AbstractAsyncContextManager[AsyncIterator[tuple[int, bytes]]]:
-        """Run `argv` in a container without stdin or tty; yields (channel, bytes): 1 stdout, 2 stderr, 3
-        Status."""
+        """Run `argv` in a container without stdin or tty; yields (channel, bytes): 1 stdout, 2 stderr, 3 Status."""
         ...

@@ -21,8 +21,7 @@ from kubernetes_asyncio.client import Configuration
 from controller.cluster.server_time import boottime
 
 REFRESH_SECONDS: Final = 60.0
-"""How old a token or a certificate file may get before it is looked at again; kubelets rotate them hours
-ahead."""
+"""How old a token or a certificate file may get before it is looked at again; kubelets rotate them hours ahead."""
 
 REJECTED_SECONDS: Final = 5.0
 """Least time between two refreshes after a 401: a plugin that keeps failing is not run in a loop."""

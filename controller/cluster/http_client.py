@@ -35,8 +35,7 @@ _Send = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
 
 
 class Observer(Protocol):
-    """Told about every answer: the HTTP method (or WATCH, EXEC), the status (0: none) and the seconds it
-    took."""
+    """Told about every answer: the HTTP method (or WATCH, EXEC), the status (0: none) and the seconds it took."""
 
     def __call__(self, verb: str, status: int, seconds: float) -> None: ...
 

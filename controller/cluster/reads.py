@@ -13,8 +13,7 @@ PAGE = 500
 async def list_all(
     client: Client, path: str, *, selector: str, timeout: float = 10.0
 ) -> list[dict[str, Any]]:
-    """Every object behind a label selector, all pages of one version. Raises ApiError or NoAnswerError, never
-    a part."""
+    """Every object behind a label selector, all pages. Raises ApiError or NoAnswerError; never gives a part."""
     items: list[dict[str, Any]] = []
     query = {"labelSelector": selector, "limit": str(PAGE)}
     while True:

@@ -31,8 +31,7 @@ WATCH_SECONDS: Final = (300, 600)
 """For how long a watch is asked, at random between these, so that watches do not end together."""
 
 INACTIVITY_SECONDS: Final = 90.0
-"""A watch that says nothing for so long is taken for dead: the server sends a bookmark about once a minute.
-"""
+"""A watch that says nothing for so long is taken for dead: the server sends a bookmark about once a minute."""
 
 SHORT_WATCH_SECONDS: Final = 1.0
 """A watch that ends sooner than this without a word has failed, whatever its status said."""
@@ -41,8 +40,7 @@ EMPTY_WATCHES: Final = 5
 """After so many of those in a row the version itself is doubted and a new list is made."""
 
 STALE_LISTS: Final = 6
-"""After so many lists in a row that are older than what was seen (about half a minute) history itself is
-gone."""
+"""After so many lists in a row that are older than what was seen (about half a minute) history itself is gone."""
 
 _log = structlog.get_logger(__name__)
 

@@ -27,8 +27,7 @@ class Event(Enum):
     ADDED = "added"
     MODIFIED = "modified"
     DELETED = "deleted"
-    """It is gone, or another object now has its name. `old` is the last state known, perhaps not the last
-    one."""
+    """It is gone, or another object now has its name. `old` is the last state known, perhaps not the last one."""
 
 
 class Change(NamedTuple):

@@ -80,8 +80,7 @@ class Writer:
     async def delete(
         self, resource: Resource, *, namespace: str, name: str, uid: str, resource_version: str | None = None
     ) -> dict[str, Any]:
-        """Delete the object that has this UID. An object that lingers (grace, finalizers) is answered as it
-        is now."""
+        """Delete the object that has this UID. An object that lingers (grace, finalizers) is answered as it is now."""
         preconditions = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
         return await self._write("DELETE", resource, resource.path(namespace=namespace, name=name), body=body)

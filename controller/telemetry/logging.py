@@ -64,8 +64,7 @@ def configure_logging(*, log_format: LogFormat, level: LogLevel, stream: TextIO 
 
 
 def redact(logger: Any, method: str, event: EventDict) -> EventDict:
-    """Replace the values of keys that name a secret, at any depth, and Authorization values wherever they
-    stand."""
+    """Replace the values of keys that name a secret, at any depth, and Authorization values wherever they stand."""
     return {key: _REDACTED if _names_secret(key) else _redacted(value) for key, value in event.items()}
 
 

@@ -38,8 +38,7 @@ def telemetry_app(
 
 @asynccontextmanager
 async def serve_telemetry(app: web.Application, *, bind: Address) -> AsyncGenerator[Address, None]:
-    """Serve `app` while the context lasts; yields the address it really listens on. Raises OSError if it
-    cannot."""
+    """Serve `app` while the context lasts; yields the address it really listens on. Raises OSError if it cannot."""
     runner = web.AppRunner(app, access_log=None, handle_signals=False)
     await runner.setup()
     try:

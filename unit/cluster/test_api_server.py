@@ -219,8 +219,7 @@ async def test_own_writes_are_read_back_at_once_and_told_once(plane: ControlPlan
 
 
 async def test_a_compacted_version_is_listed_again(plane: ControlPlane, namespace: str) -> None:
-    """After a compaction and a restart of the API server: one new list, two deletions by old UID, one
-    addition."""
+    """After a compaction and a restart of the API server: one new list, two deletions by old UID, one addition."""
     async with connected(plane.kubeconfig) as client:
         gated = GatedClient(client)
         writer = silent_writer(client)
@@ -277,8 +276,7 @@ async def test_an_informer_outlives_the_api_server(plane: ControlPlane, namespac
 
 
 async def test_deletes_hold_their_preconditions(plane: ControlPlane, namespace: str) -> None:
-    """S1 A delete with another UID, or with a version that has passed, is a definite conflict and deletes
-    nothing."""
+    """S1 A delete with another UID, or with a version that has passed, is a definite conflict and deletes nothing."""
     async with connected(plane.kubeconfig) as client:
         writer = silent_writer(client)
         created = await writer.create(PODS, a_pod("p"), namespace=namespace)
@@ -370,8 +368,7 @@ async def test_a_list_of_many_pages_is_whole(plane: ControlPlane, namespace: str
 
 
 async def test_the_servers_time_is_ours_on_one_machine(plane: ControlPlane) -> None:
-    """On the machine whose clock the API server reads, the local time lies in the interval, and that is
-    narrow."""
+    """On the machine whose clock the API server reads, the local time lies in the interval, and that is narrow."""
     server_time = ServerTime()
     async with connected(plane.kubeconfig, server_time=server_time) as client:
         for _ in range(40):
@@ -404,8 +401,7 @@ async def test_an_event_is_accepted(plane: ControlPlane, namespace: str) -> None
 
 
 async def test_the_controllers_role_is_enough_and_no_more(plane: ControlPlane, namespace: str) -> None:
-    """With its own role the controller can do each thing it does, grant a router its role, and read no
-    Secret."""
+    """With its own role the controller can do each thing it does, grant a router its role, and read no Secret."""
     plane.kubectl("apply", "-k", str(MANIFESTS / "rbac"))
     user = "ebb-controller-of-a-test"
     plane.kubectl("create", "clusterrolebinding", user, "--clusterrole=ebb-controller", f"--user={user}")
@@ -450,8 +446,7 @@ async def test_the_controllers_role_is_enough_and_no_more(plane: ControlPlane, n
 
 
 def test_the_installation_is_accepted(plane: ControlPlane) -> None:
-    """Everything under manifests/controller is accepted by the API server, and its Pods by the restricted
-    profile."""
+    """Everything under manifests/controller is accepted by the API server, and its Pods by the restricted profile."""
     rendered = plane.kubectl("kustomize", str(MANIFESTS / "controller"))
     kinds = {document["kind"] for document in yaml.safe_load_all(rendered)}
     assert {"Namespace", "CustomResourceDefinition", "ClusterRole", "ServiceAccount", "Deployment"} <= kinds

@@ -181,8 +181,7 @@ async def execute(url: str, *argv: str, timeout: float = 5.0, max_bytes: int = 1
 
 @pytest.mark.parametrize("protocol", SUBPROTOCOLS)
 async def test_a_process_is_run_and_collected(protocol: str) -> None:
-    """G15 The request names the container, asks for stdout and stderr and for no stdin or tty; both protocols
-    work."""
+    """G15 The request names the container, asks for stdout and stderr and for no stdin or tty; both protocols work."""
 
     async def serve(socket: web.WebSocketResponse, request: web.Request) -> None:
         for channel in (1, 2, 3):

@@ -157,8 +157,7 @@ class Running:
 
 
 async def test_a_list_is_taken_in_pages_and_watched_from_its_version() -> None:
-    """The list comes in pages of one selector; the watch starts at its version, with bookmarks and a time
-    limit."""
+    """The list comes in pages of one selector; the watch starts at its version, with bookmarks and a time limit."""
     running = Running(
         lists=[a_list(pod("a", 1), token="next"), a_list(pod("b", 2), version=10)],
         watches=[forever],
@@ -344,8 +343,7 @@ async def test_an_object_that_cannot_be_read_does_not_cost_the_list() -> None:
 
 
 async def test_a_lagging_server_is_not_believed() -> None:
-    """A list older than what was seen is refused and asked again; what it would have brought back stays
-    deleted."""
+    """A list older than what was seen is refused and asked again; what it would have brought back stays deleted."""
     running = Running(
         lists=[a_list(pod("a", 1), version=10), a_list(pod("a", 1), version=15), a_list(version=30)],
         watches=[[event("DELETED", pod("a", 20))], gone(), forever],
@@ -401,8 +399,7 @@ async def test_a_filter_decides_before_the_handler() -> None:
 
 
 async def test_own_writes_are_delivered_at_once_and_once() -> None:
-    """An own write is in the store and with the handlers before the watch repeats it, and not again
-    afterwards."""
+    """An own write is in the store and with the handlers before the watch repeats it, and not again afterwards."""
     running = Running(lists=[a_list()], watches=[then_forever(event("ADDED", pod("b", 11)))])
     async with running():
         running.informer.written(pod("a", 12))

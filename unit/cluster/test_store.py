@@ -33,8 +33,7 @@ def test_an_older_or_equal_version_is_no_news() -> None:
 
 
 def test_a_relist_finds_what_was_missed() -> None:
-    """Of five Pods two vanished and one came again under its name: two deletions by old UID, one addition by
-    new."""
+    """Of five Pods two vanished and one came again under its name: two deletions by old UID, one addition by new."""
     store = Store()
     store.replace([pod(name, 1) for name in "abcde"], version=5)
     changes = store.replace([pod("a", 1), pod("b", 1), pod("c", 1), pod("d", 8, uid="new-d")], version=9)

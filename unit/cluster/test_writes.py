@@ -62,8 +62,7 @@ async def test_a_finished_delete_is_nothing_to_remember() -> None:
 
 
 async def test_a_patch_carries_the_uid() -> None:
-    """A merge patch names the UID (and the version when given) beside what it changes, and alters no
-    argument."""
+    """A merge patch names the UID (and the version when given) beside what it changes, and alters no argument."""
     patch = {"metadata": {"labels": {"a": None}}}
     wire = Wire(pod("a", 5))
     request, _ = await wire.request(

@@ -33,8 +33,7 @@ async def get(url: str) -> tuple[int, str]:
 
 
 async def test_a_probe_names_what_is_missing() -> None:
-    """A probe is 200 while every check is well and 503 with the sentence of one that is not, checked each
-    time."""
+    """A probe is 200 while every check is well and 503 with the sentence of one that is not, checked each time."""
     missing: str | None = "pods have not been listed"
     async with served(
         live={"loop": lambda: None}, ready={"caches": lambda: missing, "x": lambda: None}
