@@ -19,7 +19,5 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         pytest.skip("etcd and kube-apiserver are not built; `make control-plane` builds them")
     with control_plane(tmp_path_factory.mktemp("plane")) as running:
         running.kubectl("apply", "--server-side", "-f", "-", stdin=render_crd())
-        running.kubectl(
-            "wait", "--for=condition=Established", "crd/modeldeployments.ebb.dev", "--timeout=30s"
-        )
+        wait_until_served(running)
         yield running
