@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit
 import orjson
 
 from controller.engines.metrics_text import samples
+from controller.pod_renderer.router import API_PORT, METRICS_PORT
 from controller.routers.base import (
     Abilities,
     AnswerKind,
@@ -25,9 +26,6 @@ from controller.routers.base import (
     process_of,
 )
 from controller.snapshot import PodView
-
-API_PORT: Final = 8081
-METRICS_PORT: Final = 9090
 
 DISPATCHED: Final = "vllm_router_processed_requests_total"
 IN_FLIGHT: Final = "vllm_router_running_requests"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apis.v1alpha1 import labels
-from controller.routers.vllm_router import API_PORT
+from controller.pod_renderer.router import API_PORT
 from e2e.cluster import Cluster
 from e2e.harness.waiting import wait_for
 
@@ -153,10 +153,12 @@ class Scope:
         with urllib.request.urlopen(request, timeout=5) as answer:
             assert answer.status == 200, answer.read()
 
-    def engine_log(self, pod: str) -> list[Object]:
-        """The sample engine's own account, one object a line."""
-        lines = self.kubectl("logs", pod, "-c", labels.MAIN_CONTAINER, check=False).splitlines()
-        return [json.loads(line) for line in lines if line.startswith("{")]
+    def follow_engine_log(self, pod: str, *, seconds: float = 120) -> list[Object]:
+        """The sample engine's own account until its container ends, one object a line."""
+        text = self.cluster.kubectl(
+            *("-n", self.namespace, "logs", "--follow", pod, "-c", labels.MAIN_CONTAINER), timeout=seconds
+        )
+        return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
     # --- the audit log ------------------------------------------------------------------------------------------
 

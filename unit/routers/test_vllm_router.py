@@ -154,7 +154,7 @@ async def test_router_that_never_answers_is_given_up() -> None:
         writer.close()
 
     async with serving(handle) as url, PodFetch() as fetch:
-        with pytest.raises(UnreachableError, match="did not answer within 0.2 s"):
+        with pytest.raises(UnreachableError, match=r"did not answer within 0\.2 s"):
             await fetch("GET", url, timeout=0.2)
         release.set()
 
