@@ -133,8 +133,14 @@ class Connections:
 
 async def read_request(reader: asyncio.StreamReader) -> Request | None:
     """The next request, None when the client is done; BadRequestError when it makes no sense."""
+    first_byte = await reader.read(1)
+    if not first_byte:
+        return None
+    if not first_byte.isalpha():
+        # A TLS handshake, say: it has no end of head to wait for, and its sender waits for an answer.
+        raise BadRequestError("this is no HTTP")
     try:
-        head = await reader.readuntil(b"\r\n\r\n")
+        head = first_byte + await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
         return None
     except asyncio.LimitOverrunError as error:
