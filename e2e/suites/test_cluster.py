@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,13 +20,14 @@ from e2e.cluster.host import hierarchies, reserved_cgroups, start_ticks, wait_un
 from e2e.cluster.local import LocalCluster
 from e2e.cluster.packages import node_programs
 from e2e.cluster.providers import default_provider
-from e2e.cluster.state import folder_of, lock_of, read_state
+from e2e.cluster.state import folder_of, known_names, lock_of, read_state
 from e2e.images import build
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
 SIDE_BY_SIDE = ("suite-a", "suite-b")
 KILLED = "suite-killed"
+NAMES = (*SIDE_BY_SIDE, KILLED)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -38,7 +40,7 @@ def local_nodes() -> Iterator[None]:
     if provider != "local":
         pytest.skip("kind is the provider here")
     yield
-    for name in (*SIDE_BY_SIDE, KILLED):
+    for name in NAMES:
         down(name, quiet)
 
 
@@ -47,20 +49,23 @@ def quiet(line: str) -> None:
 
 
 def traces() -> dict[str, list[str]]:
-    """Everything of a node that this machine would show, other than processes."""
+    """Everything of a node that this machine would show, other than processes, and without other clusters'."""
     programs = node_programs(quiet)
+    others = [read_state(name) for name in known_names() if name not in NAMES]
+    foreign = re.compile(
+        "|".join(["(?!)", *(rf"\bebb{state.index}\b" for state in others if state is not None)])
+    )
 
     def ask(program: str, *arguments: str) -> list[str]:
         command = [programs.which(program), *arguments]
         environment = os.environ | programs.environment()
         return sorted(subprocess.check_output(command, text=True, env=environment).splitlines())
 
-    names = (*SIDE_BY_SIDE, KILLED)
     folders = ["/run/netns", "/var/log/pods", "/var/log/containers", "/usr/libexec/kubernetes"]
-    own = [path for name in names for path in (str(folder_of(name)), str(lock_of(name)))]
+    own = [path for name in NAMES for path in (str(folder_of(name)), str(lock_of(name)))]
     if not reserved_cgroups():
         folders += ["/var/lib/cni", "/var/lib/kubelet"]
-    return {
+    found = {
         "links": sorted(path.name for path in Path("/sys/class/net").iterdir()),
         "addresses": ask("ip", "-brief", "-4", "address", "show"),
         "routes": ask("ip", "-4", "route", "show", "table", "all"),
@@ -75,6 +80,7 @@ def traces() -> dict[str, list[str]]:
         "sysctls": [Path("/proc/sys", name).read_text() for name in ("vm/overcommit_memory", "kernel/panic")],
         "folders": [folder for folder in folders + own if Path(folder).exists()],
     }
+    return {kind: [row for row in rows if not foreign.search(row)] for kind, rows in found.items()}
 
 
 def processes_below(pid: int) -> dict[int, int]:
