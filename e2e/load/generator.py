@@ -111,7 +111,7 @@ async def stream(
     except asyncio.CancelledError:
         book.close(request, end=End.STOPPED, now=time.monotonic())
         raise
-    except (aiohttp.ClientError, TimeoutError, OSError) as problem:
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as problem:
         error = f"{type(problem).__name__}: {problem}"
     if complete and not error:
         end = End.FINISHED
