@@ -1,4 +1,4 @@
-"""A cluster in Docker by `kind`. Tested through stand-ins that record its command lines; README.md says where it ran."""
+"""A cluster in Docker by `kind`. Tested through stand-ins that record its command lines; see README.md."""
 
 from __future__ import annotations
 
