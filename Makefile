@@ -9,6 +9,8 @@ VENV := .venv/.complete
 ARGS ?=
 # One worker per core; a file's tests stay in one worker, so that what a module starts is started once.
 WORKERS ?= auto
+# Suites on a node mostly wait, so more of them run beside each other than there are cores.
+SUITES ?= 5
 
 .PHONY: help
 help: ## list the targets
@@ -45,7 +47,7 @@ test: $(VENV) ## all tests that need no root: units, programs as processes, the 
 
 .PHONY: e2e
 e2e: $(VENV) ## all suites on a real node (root on Linux, or kind)
-	$(BIN)/python -m pytest e2e/suites $(ARGS)
+	$(BIN)/python -m pytest e2e/suites -n $(SUITES) --dist loadgroup $(ARGS)
 
 .PHONY: demo
 demo: $(VENV) ## a scale-down under streaming load on a real node, with its contrasts (root on Linux, or kind)

@@ -13,6 +13,7 @@ from typing import Any
 from controller.cli.text import render_retirement_line
 from e2e.cluster import Cluster, down, up
 from e2e.demo.report import Moment, Outcome, table, timeline
+from e2e.harness.install import NAMESPACE as EBB_NAMESPACE
 from e2e.harness.install import install_api, install_controller
 from e2e.harness.objects import MODEL, model_deployment
 from e2e.harness.scope import Scope
@@ -37,7 +38,7 @@ def say(text: str = "") -> None:
 
 async def run_demo(cluster: Cluster) -> int:
     """The whole demo on a running cluster; returns the exit code."""
-    scope = Scope(cluster, NAMESPACE)
+    scope = Scope(cluster, NAMESPACE, user=f"system:serviceaccount:{EBB_NAMESPACE}:ebb-controller")
     await asyncio.to_thread(prepare, scope)
     say("two engines behind vllm-router, and two more that have no drain window for the contrast")
     await asyncio.to_thread(scope.apply, model_deployment("chat", namespace=NAMESPACE))

@@ -48,8 +48,13 @@ def bind_user(cluster: Cluster, user: str) -> None:
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(binding))
 
 
-def install_controller(cluster: Cluster, progress: Callable[[str], None] = print) -> None:
-    """Run the controller in the cluster, from its image and under its own service account."""
+def install_controller(
+    cluster: Cluster, *, only: str | None = None, progress: Callable[[str], None] = print
+) -> None:
+    """Run the controller in the cluster, from its image and under its own service account.
+
+    `only` bounds it to one namespace, so that it leaves the other tests of the node alone.
+    """
     image = build("controller", progress=progress)
     cluster.load_image(image.archive)
     name, _, tag = image.reference.rpartition(":")
@@ -59,23 +64,18 @@ def install_controller(cluster: Cluster, progress: Callable[[str], None] = print
             "kind": "Kustomization",
             "resources": [os.path.relpath(ROOT / "manifests" / "controller", Path(folder).resolve())],
             "images": [{"name": "ebb-controller", "newName": name, "newTag": tag}],
-            "patches": [
-                {
-                    "target": {"kind": "Deployment", "name": "ebb-controller"},
-                    "patch": json.dumps(
-                        [
-                            {
-                                "op": "add",
-                                "path": "/spec/template/spec/containers/0/imagePullPolicy",
-                                "value": "Never",
-                            }
-                        ]
-                    ),
-                }
-            ],
         }
+        if only is not None:
+            path = "/spec/template/spec/containers/0/command/-"
+            operation = {"op": "add", "path": path, "value": f"--namespace={only}"}
+            target = {"kind": "Deployment", "name": "ebb-controller"}
+            overlay["patches"] = [{"target": target, "patch": json.dumps([operation])}]
         (Path(folder) / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
         cluster.kubectl("apply", "-k", folder)
     cluster.kubectl(
         "-n", NAMESPACE, "rollout", "status", "deployment/ebb-controller", "--timeout=120s", timeout=130
     )
+
+
+def remove_controller(cluster: Cluster) -> None:
+    cluster.kubectl("-n", NAMESPACE, "delete", "deployment", "ebb-controller", "--ignore-not-found")

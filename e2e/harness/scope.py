@@ -21,10 +21,8 @@ class Scope:
 
     cluster: Cluster
     namespace: str
-
-    @property
-    def user(self) -> str:
-        return f"ebb-controller-{self.namespace}"
+    user: str
+    """Who the controller of this namespace is to the API server."""
 
     def create(self) -> None:
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
@@ -167,7 +165,9 @@ class Scope:
         assert self.cluster.audit_log is not None
         for line in self.cluster.audit_log.read_text(errors="replace").splitlines():
             event = json.loads(line) if line.endswith("}") else {}
-            if event.get("stage") == "ResponseComplete" and event["user"]["username"] == self.user:
+            place = (event.get("objectRef") or {}).get("namespace")
+            ours = event.get("user", {}).get("username") == self.user and place in (None, self.namespace)
+            if ours and event.get("stage") == "ResponseComplete":
                 yield event
 
     def writes(self) -> list[Object]:

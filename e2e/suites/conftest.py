@@ -68,7 +68,8 @@ def node() -> Cluster:
 def scope(node: Cluster, request: pytest.FixtureRequest) -> Iterator[Scope]:
     """A namespace for one test, emptied when it ends."""
     words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
-    scope = Scope(node, f"{words[:40].rstrip('-')}-{os.getpid() % 10000}")
+    namespace = f"{words[:40].rstrip('-')}-{os.getpid() % 10000}"
+    scope = Scope(node, namespace, user=f"ebb-controller-{namespace}")
     scope.create()
     yield scope
     scope.remove()
