@@ -26,6 +26,8 @@ IMAGES = ("sample-engine", "vllm-router")
 CLIENTS = 20
 STREAM_SECONDS = (5.0, 22.0)
 CONTROL_SECONDS = 60.0
+PULSE_SECONDS = 5.0
+"""A line at least this often, so that a wait is seen to be one."""
 EDIT_SECONDS = 120.0
 """How long the edit waits for enough long streams on the target."""
 
@@ -88,7 +90,7 @@ async def retire(scope: Scope) -> tuple[list[Moment], Outcome, Outcome, dict[str
         say(f"\n{CLIENTS} clients stream; a minute without any removal first")
         began = time.monotonic()
         await asyncio.sleep(CONTROL_SECONDS)
-        control = outcome("a minute without a removal", load.tally(since=began))
+        minute = (began, time.monotonic())
         say("waiting for at least 5 streams on the replica that will leave, 2 of them with 14 s to go")
         until = time.monotonic() + EDIT_SECONDS
         while not (load.open_on(target) >= 5 and load.open_on(target, min_left=14.0) >= 2):
@@ -102,6 +104,8 @@ async def retire(scope: Scope) -> tuple[list[Moment], Outcome, Outcome, dict[str
         moments = [Moment(0.0, f"replicas: 1 ({open_at_edit} streams open on {target})")]
         into_draining = await watch(scope, load, target, edited, moments)
         await load.stop(drain=True)
+        # Counted at the very end, so that what was still open at the end of its span has come to its own.
+        control = outcome("a minute without a removal", load.tally(since=minute[0], until=minute[1]))
         retired = outcome("retirement protocol (replicas 2 → 1)", load.tally(since=edited))
         evidence = {
             "distinct_prompts": load.distinct_prompts,
@@ -124,7 +128,13 @@ async def watch(scope: Scope, load: Load, target: str, edited: float, moments: l
         retirement = (deployment.get("status") or {}).get("retirement")
         now = time.monotonic()
         line = render_retirement_line(deployment, datetime.now(UTC))
-        key = (line.split("  ")[0], (retirement or {}).get("inFlight"), (retirement or {}).get("reason"))
+        facts = retirement or {}
+        key = (
+            facts.get("state"),
+            facts.get("inFlight"),
+            facts.get("reason"),
+            int((now - edited) / PULSE_SECONDS),
+        )
         if retirement and key != shown:
             shown = key
             say(f"  {now - edited:6.1f} s  {line}")

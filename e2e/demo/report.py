@@ -30,6 +30,7 @@ def timeline(moments: Sequence[Moment]) -> str:
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    head = f"  {'how the replica left':<34} {'started':>8} {'finished':>9} {'cut':>5} {'failed':>7}"
-    rows = [f"  {o.way:<34} {o.started:>8} {o.finished:>9} {o.cut:>5} {o.failed:>7}" for o in outcomes]
+    wide = max(len(outcome.way) for outcome in outcomes)
+    head = f"  {'how the replica left':<{wide}}  {'started':>8} {'finished':>9} {'cut':>5} {'failed':>7}"
+    rows = [f"  {o.way:<{wide}}  {o.started:>8} {o.finished:>9} {o.cut:>5} {o.failed:>7}" for o in outcomes]
     return "\n".join([head, f"  {'-' * (len(head) - 2)}", *rows])
