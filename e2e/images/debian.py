@@ -73,8 +73,19 @@ def debootstrap(
     keyrings = Path("/usr/share/keyrings")
     keyring = keyrings / f"{release.name}-archive-keyring.gpg"
     command = [
-        # A mount namespace of its own: what debootstrap mounts goes with it, also when it is killed.
-        *("unshare", "--mount", program),
+        # Namespaces of its own, and the death of this process ends it: a build that is killed leaves neither a
+        # mount nor a process that still writes into the folder.
+        *(
+            "setpriv",
+            "--pdeathsig=KILL",
+            "unshare",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+        ),
+        program,
         *("--variant=minbase", f"--include={','.join(include)}", f"--arch={release.architecture}"),
         *([f"--keyring={keyring}"] if keyring.exists() else []),
         *(release.codename, str(root), mirror(release)),
@@ -86,7 +97,8 @@ def debootstrap(
 
 def mirror(release: Release) -> str:
     """The archive this machine's apt takes the release's main component from."""
-    listing = ["apt-get", "indextargets", "--format", "$(CODENAME) $(COMPONENT) $(SITE)"]
+    # A source names the release by itself; its codename is known only after an `apt-get update`.
+    listing = ["apt-get", "indextargets", "--format", "$(RELEASE)|$(CODENAME)|$(COMPONENT)|$(SITE)"]
     found = choose_mirror(_run([*listing, "Created-By: Packages"]), release.codename)
     if found is None:
         raise ImageError(
@@ -97,10 +109,10 @@ def mirror(release: Release) -> str:
 
 
 def choose_mirror(targets: str, codename: str) -> str | None:
-    """The first `codename main SITE` line whose site debootstrap can fetch from."""
+    """The site of the first `release|codename|main|site` line that debootstrap can fetch from."""
     for line in targets.splitlines():
-        match line.split():
-            case [release, "main", site] if release == codename and site.startswith(("http:", "https:")):
+        match line.split("|"):
+            case [*names, "main", site] if codename in names and site.startswith(("http:", "https:")):
                 return site
     return None
 

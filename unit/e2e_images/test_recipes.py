@@ -103,19 +103,22 @@ def test_pause_ends_at_once_when_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("targets", "found"),
     [
-        ("bookworm main http://mirror.test/debian\n", "http://mirror.test/debian"),
+        ("bookworm|bookworm|main|http://mirror.test/debian\n", "http://mirror.test/debian"),
+        ("bookworm||main|http://mirror.test/debian\n", "http://mirror.test/debian"),
+        ("stable|bookworm|main|http://mirror.test/debian\n", "http://mirror.test/debian"),
         (
-            "bookworm-security main http://mirror.test/security\nbookworm main https://b.test/debian\n",
+            "bookworm-security|bookworm-security|main|http://mirror.test/security\n"
+            "bookworm|bookworm|main|https://b.test/debian\n",
             "https://b.test/debian",
         ),
-        ("bookworm contrib http://mirror.test/debian\n", None),
-        ("bookworm main file:/srv/debian\n", None),
-        ("trixie main http://mirror.test/debian\n", None),
+        ("bookworm|bookworm|contrib|http://mirror.test/debian\n", None),
+        ("bookworm|bookworm|main|file:/srv/debian\n", None),
+        ("trixie|trixie|main|http://mirror.test/debian\n", None),
         ("", None),
     ],
 )
 def test_the_mirror_is_the_one_of_this_machines_apt(targets: str, found: str | None) -> None:
-    """Only the main component of the release itself counts, and only what debootstrap can fetch from."""
+    """Only the main component of the release itself counts, also before any update, and what can be fetched from."""
     assert choose_mirror(targets, "bookworm") == found
 
 
