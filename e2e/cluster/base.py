@@ -53,6 +53,11 @@ class Cluster(ABC):
     node_address: str
     """Where the node is reached from this machine."""
 
+    @property
+    @abstractmethod
+    def kubectl_program(self) -> Path:
+        """The cluster's own kubectl, for what goes on beside the caller (`port-forward`, `logs --follow`)."""
+
     @abstractmethod
     def kubectl(self, *args: str, stdin: str | None = None, timeout: float = 60, check: bool = True) -> str:
         """Run the cluster's own kubectl as the admin; see `Kubectl`."""

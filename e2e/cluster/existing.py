@@ -26,6 +26,10 @@ class ExistingCluster(Cluster):
     program: Path
     audit_log: Path | None = None
 
+    @property
+    def kubectl_program(self) -> Path:
+        return self.program
+
     def kubectl(self, *args: str, stdin: str | None = None, timeout: float = 60, check: bool = True) -> str:
         return Kubectl(self.program, self.kubeconfig)(*args, stdin=stdin, timeout=timeout, check=check)
 

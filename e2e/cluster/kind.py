@@ -33,6 +33,10 @@ class KindCluster(Cluster):
     node_address: str
     program: Path
 
+    @property
+    def kubectl_program(self) -> Path:
+        return self.program
+
     def kubectl(self, *args: str, stdin: str | None = None, timeout: float = 60, check: bool = True) -> str:
         return Kubectl(self.program, self.kubeconfig)(*args, stdin=stdin, timeout=timeout, check=check)
 

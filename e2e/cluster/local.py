@@ -81,6 +81,10 @@ class LocalCluster(Cluster):
     def node_address(self) -> str:  # type: ignore[override]
         return self.spec.address
 
+    @property
+    def kubectl_program(self) -> Path:
+        return self.spec.binaries / "kubectl"
+
     def kubectl(self, *args: str, stdin: str | None = None, timeout: float = 60, check: bool = True) -> str:
         run = Kubectl(self.spec.binaries / "kubectl", self.kubeconfig)
         return run(*args, stdin=stdin, timeout=timeout, check=check)

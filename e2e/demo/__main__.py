@@ -6,7 +6,8 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +17,7 @@ from e2e.demo.report import Moment, Outcome, table, timeline
 from e2e.harness.install import NAMESPACE as EBB_NAMESPACE
 from e2e.harness.install import install_api, install_controller
 from e2e.harness.objects import MODEL, model_deployment
+from e2e.harness.reach import reach_router
 from e2e.harness.scope import Scope
 from e2e.images import build
 from e2e.load import Load, Tally, void_reasons
@@ -84,9 +86,7 @@ def prepare(scope: Scope) -> None:
 async def retire(scope: Scope) -> tuple[list[Moment], Outcome, Outcome, dict[str, Any]]:
     """A control minute, then 2 → 1 once enough long streams run on the replica that is going to leave."""
     target = "chat-server-r1-m0"
-    url = await asyncio.to_thread(scope.router_url, "chat")
-    async with Load() as load:
-        load.start(url, clients=CLIENTS, seconds_range=STREAM_SECONDS, model=MODEL)
+    async with under_load(scope, "chat") as load:
         say(f"\n{CLIENTS} clients stream; a minute without any removal first")
         began = time.monotonic()
         await asyncio.sleep(CONTROL_SECONDS)
@@ -162,9 +162,7 @@ async def plain_delete(scope: Scope, name: str, way: str) -> Outcome:
     await asyncio.to_thread(scope.scale, name, 2)
     await asyncio.to_thread(scope.wait_ready, name)
     await asyncio.to_thread(scope.wait_workers, name, 2)
-    url = await asyncio.to_thread(scope.router_url, name)
-    async with Load() as load:
-        load.start(url, clients=CLIENTS, seconds_range=STREAM_SECONDS, model=MODEL)
+    async with under_load(scope, name) as load:
         until = time.monotonic() + EDIT_SECONDS
         while load.open_on(target) < 5 or load.open_on(target, min_left=5.0) < 3:
             if time.monotonic() > until:
@@ -176,6 +174,16 @@ async def plain_delete(scope: Scope, name: str, way: str) -> Outcome:
         await asyncio.sleep(10.0)
         await load.stop(drain=True)
         return outcome(way, load.tally(since=deleted))
+
+
+@asynccontextmanager
+async def under_load(scope: Scope, name: str) -> AsyncIterator[Load]:
+    """The clients at work on a deployment's router."""
+    with ExitStack() as way_in:
+        url = await asyncio.to_thread(way_in.enter_context, reach_router(scope, name))
+        async with Load() as load:
+            load.start(url, clients=CLIENTS, seconds_range=STREAM_SECONDS, model=MODEL)
+            yield load
 
 
 def outcome(way: str, tally: Tally) -> Outcome:

@@ -72,7 +72,8 @@ class Load:
         await asyncio.sleep(self._random.random())
         while not self._stopping.is_set():
             seconds = self._random.uniform(*seconds_range)
-            prompt = f"client {number}: {self._random.getrandbits(64):016x} tells a story"
+            # The part that differs stands first: a router that goes by prefixes would send like to like.
+            prompt = f"{self._random.getrandbits(64):016x}: client {number} tells a story"
             request = self.book.open(prompt=prompt, expected=seconds, now=time.monotonic())
             await stream(self._session, url, book=self.book, request=request, model=model)
             if request.end is not End.FINISHED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+LEAST_PROMPTS = 5
 LEAST_OPEN = 5
 LEAST_SECONDS_INTO_DRAINING = 5.0
 
