@@ -47,7 +47,7 @@ test: $(VENV) ## all tests that need no root: units, programs as processes, the 
 
 .PHONY: e2e
 e2e: $(VENV) ## all suites on a real node (root on Linux, or kind)
-	$(BIN)/python -m pytest e2e/suites -n $(SUITES) --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest e2e/suites -n $(SUITES) --no-loadscope-reorder $(ARGS)
 
 .PHONY: demo
 demo: $(VENV) ## a scale-down under streaming load on a real node, with its contrasts (root on Linux, or kind)

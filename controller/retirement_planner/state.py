@@ -15,7 +15,6 @@ from typing import Any, Final
 from apis.v1alpha1.status import RetirementCause, RetirementState
 from controller.clock import format_time, parse_time
 
-
 State = RetirementState
 """What is being done. Forward only, but for the two ends `Completed` and `Aborted`."""
 

@@ -21,10 +21,8 @@ def void_reasons(
     same engine without a drain window cut. `seconds_into_draining`: how long into `Draining` a stream still ran.
     """
     reasons = []
-    if distinct_prompts < 2:
-        reasons.append(
-            "all prompts were the same, so a router that goes by prefixes sends them to one replica"
-        )
+    if distinct_prompts < LEAST_PROMPTS:
+        reasons.append(f"only {distinct_prompts} prompts differed, and a router may send like to like")
     if open_at_edit < LEAST_OPEN:
         reasons.append(f"{open_at_edit} streams were open on the target at the edit, fewer than {LEAST_OPEN}")
     if seconds_into_draining < LEAST_SECONDS_INTO_DRAINING:

@@ -12,8 +12,10 @@ import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from e2e.cluster import Cluster, ClusterError, down, get_cluster, up
 from e2e.harness.audit import without_uid
@@ -49,6 +51,23 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if not _is_worker(session.config) and not os.environ.get("EBB_E2E_KEEP"):
         down(CLUSTER, progress=_say)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What starts whole nodes takes the cores that others are timed on, so it comes last."""
+    items.sort(key=lambda item: item.path.name == "test_cluster.py")
+
+
+class OneTestAtATime(LoadScopeScheduling):  # type: ignore[misc]
+    """Tests wander to whichever worker is free, but those that count what is on the whole machine stay together."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path, _, _ = nodeid.partition("::")
+        return path if path.endswith("test_cluster.py") else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneTestAtATime:
+    return OneTestAtATime(config, log)
 
 
 def _say(text: str) -> None:

@@ -23,7 +23,7 @@ from e2e.cluster.providers import default_provider
 from e2e.cluster.state import folder_of, known_names, lock_of, read_state
 from e2e.images import build
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 SIDE_BY_SIDE = ("suite-a", "suite-b")
 KILLED = "suite-killed"

@@ -76,9 +76,9 @@ async def test_window(grace: int, scope: Scope, controller: ControllerProcess) -
     assert busy["in_flight"] == 1
     idle = await asyncio.to_thread(logs.event, IDLE, "sigterm")
     left = await asyncio.to_thread(logs.event, IDLE, "exit")
-    # The sample engine takes 2 s from the signal to its end, as a real vLLM does.
-    assert 6.0 <= idle["unix"] - deleted <= 7.5
-    assert 6.0 <= left["unix"] - deleted <= 9.0
+    assert 6.0 <= idle["unix"] - deleted <= 9.0
+    # From the signal on it is the engine's own time: the sample engine takes 2 s, as a real vLLM did.
+    assert left["unix"] - idle["unix"] <= 3.0
 
 
 async def test_without_a_hook(scope: Scope, controller: ControllerProcess) -> None:
