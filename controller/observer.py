@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 
@@ -19,7 +19,6 @@ from controller.clock import Clock, Instant
 from controller.cluster.client import ApiError, Client, NoAnswerError
 from controller.cluster.reads import list_pods
 from controller.member_reader.preflight import MemberTarget
-from controller.member_reader.reader import MemberReaders
 from controller.member_reader.verdict import Reading
 from controller.retirement_planner.evidence import Evidence, Round
 from controller.retirement_planner.planner import Observe
@@ -38,6 +37,15 @@ LOOK_SECONDS: Final = 5.0
 
 ROUTER_SECONDS: Final = 2.0
 """One answer of a router; a look asks for two in a row, all routers at once."""
+
+
+class Readers(Protocol):
+    """Reads members; `controller.member_reader.reader.MemberReaders` in a process."""
+
+    async def read(self, target: MemberTarget, *, timeout: float) -> Reading:
+        """One read within `timeout` seconds. Whatever fails is a reading, too."""
+        ...
+
 
 Key = tuple[str, str]
 Spawn = Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"]
@@ -89,7 +97,7 @@ class Observer:
         self,
         *,
         client: Client,
-        readers: MemberReaders,
+        readers: Readers,
         fetch: Fetch,
         clock: Clock,
         wake: Callable[[Key], None],
