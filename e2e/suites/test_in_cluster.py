@@ -15,6 +15,7 @@ from e2e.harness.audit import deletes_of_pods, without_uid
 from e2e.harness.controller import ROOT
 from e2e.harness.install import NAMESPACE, install_controller, remove_controller
 from e2e.harness.objects import MODEL, model_deployment
+from e2e.harness.reach import reach_router
 from e2e.harness.scope import Scope
 from e2e.load import Book, End, new_session, stream
 
@@ -50,13 +51,25 @@ def ebb(scope: Scope, *arguments: str) -> str:
     return answer.stdout
 
 
+async def stream_through_a_port_forward(scope: Scope) -> None:
+    """The way in that the demo takes where Pods cannot be reached from this machine."""
+    book = Book()
+    request = book.open(prompt="through a tunnel", expected=2.0, now=time.monotonic())
+    with reach_router(scope, "chat", direct=False) as url:
+        assert url.startswith("http://127.0.0.1:")
+        async with new_session() as session:
+            await stream(session, url, book=book, request=request, model=MODEL)
+    assert request.end is End.FINISHED, request.error
+
+
 async def test_scale_down_and_what_the_command_line_says(in_cluster: Scope) -> None:
     """2→1 by the controller in the cluster; `ebb status` and `ebb why` answer why it is still here and until when."""
     scope = in_cluster
     scope.apply(model_deployment("chat", namespace=scope.namespace))
     scope.wait_ready("chat")
     scope.wait_workers("chat", 2)
-    assert "server/1" in ebb(scope, "status")
+    assert "server/1" in await asyncio.to_thread(ebb, scope, "status")
+    await stream_through_a_port_forward(scope)
     book = Book()
     request = book.open(prompt="one stream", expected=25.0, now=time.monotonic())
     url = f"http://{scope.pod(TARGET)['status']['podIP']}:8000"
