@@ -139,6 +139,11 @@ class WorkQueue(Generic[K]):
                 getter.set_result(None)
         self._getters.clear()
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is queued and nothing is processed; what is only due later does not count."""
+        return self._idle.is_set()
+
     async def drained(self) -> None:
         """Wait until nothing is queued and nothing is processed."""
         await self._idle.wait()

@@ -1,0 +1,313 @@
+"""One namespace of a real API server with a whole controller in it, in virtual time.
+
+Time passes only when everything is quiet: no request is open, no key is queued, and every watch has told what was
+written. So a slow machine changes nothing, and a test waits minutes of the protocol in a moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from itertools import count
+from random import Random
+from typing import Any, Final
+
+from apis.v1alpha1 import labels
+from controller.assembly import Controller
+from controller.cluster.client import Client
+from controller.cluster.reads import get
+from controller.cluster.resources import EVENTS, MODEL_DEPLOYMENTS, PODS, Resource
+from controller.cluster.writes import MERGE_PATCH
+from controller.snapshot import PodView
+from controller.telemetry.metrics import Metrics
+from unit.api_server.objects import routed
+from unit.cluster.virtual_clock import VirtualClock
+from unit.invariants import ApiWrite, violations
+from unit.reconciler.outside import Engines, Kubelet, Routers, make_namespace, pods_in
+from unit.reconciler.wire import Between, Book, Wire, straight
+
+NAME: Final = "chat"
+KEEPER, TARGET = "chat-server-r0-m0", "chat-server-r1-m0"
+PATIENCE: Final = 30.0
+"""Real seconds after which a world that does not get quiet is taken for stuck."""
+CLOCK_ERROR: Final = 0.3
+JSON_PATCH: Final = "application/json-patch+json"
+
+Raw = dict[str, Any]
+_serial = count()
+
+
+class World:
+    """The namespace, what plays the cluster in it, and the controller process that runs at the moment."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self.namespace = namespace
+        self.clock = VirtualClock(start=datetime.now(UTC), error=CLOCK_ERROR)
+        self.book = Book()
+        # The test's own hand: counted while its calls are open, but none of the controller's.
+        self.api = Wire(client, self.book, self.clock, recording=False)
+        self.kubelet = Kubelet(self.api, namespace, self.clock)
+        self.routers = Routers(self.api, namespace)
+        self.engines = Engines()
+        self.between: Between = straight
+        self._client = client
+        self._metrics: list[Metrics] = []
+        self._wire: Wire | None = None
+        self._controller: Controller | None = None
+        self._process: asyncio.Task[None] | None = None
+
+    # --- the controller process ---------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start a controller that remembers nothing. Returns once it has passed over everything."""
+        assert self._process is None
+        self._wire = Wire(self._client, self.book, self.clock)
+        self._wire.between = self.between
+        self._metrics.append(Metrics())
+        self._controller = Controller(
+            client=self._wire,
+            fetch=self.routers,
+            readers=self.engines,
+            clock=self.clock,
+            random=Random(7),
+            metrics=self._metrics[-1],
+            instance="test",
+            namespace=self.namespace,
+        )
+        self._process = asyncio.create_task(_run(self._controller), name="controller")
+        await self.settle()
+
+    async def kill(self) -> None:
+        """End the process where it stands; nothing of its memory remains."""
+        if self._process is None:
+            return
+        process, self._process, self._controller = self._process, None, None
+        process.cancel()
+        await asyncio.wait({process})
+        if not process.cancelled():
+            await process
+
+    async def restart(self) -> None:
+        await self.kill()
+        await self.start()
+
+    @property
+    def crashed(self) -> bool:
+        """Whether the process has met the place where a test lets it die."""
+        return self._wire is not None and self._wire.dead
+
+    def interpose(self, between: Between) -> None:
+        """Stand between this and every later process and the API server."""
+        self.between = between
+        if self._wire is not None:
+            self._wire.between = between
+
+    async def die(self) -> Any:
+        """For `between`: kill the process in the middle of a call."""
+        assert self._wire is not None
+        return await self._wire.die()
+
+    # --- time ---------------------------------------------------------------------------------------------------
+
+    async def settle(self) -> None:
+        """Let everything happen that needs no time."""
+        deadline = time.monotonic() + PATIENCE
+        quiet = 0
+        while quiet < 5:
+            assert time.monotonic() < deadline, f"not quiet after {PATIENCE:g} s: {self._unquiet()}"
+            if self._process is not None and self._process.done():
+                await self._process
+                raise AssertionError("the controller ended by itself")
+            if self.crashed:
+                return
+            busy = self._unquiet()
+            quiet = 0 if busy else quiet + 1
+            await asyncio.sleep(0.001 if busy else 0)
+
+    def _unquiet(self) -> str:
+        """What has still to happen before time may pass, "" when nothing has."""
+        if self.book.open:
+            return f"{self.book.open} requests are open"
+        if self._controller is None:
+            return ""
+        if not self._controller.caches.synced:
+            return "the caches are not synced"
+        for informer in self._controller.caches.informers:
+            plural, store = informer.resource.plural, informer.store
+            if store.told < self.book.latest.get(plural, 0):
+                return f"a watch has not told of version {self.book.latest[plural]} of {plural}"
+            for uid, (kind, namespace, name) in list(self.book.gone.items()):
+                known = store.get(namespace, name)
+                if kind == plural and known is not None and known["metadata"]["uid"] == uid:
+                    return f"a watch has not told of the end of {name}"
+        return "" if self._controller.queue.idle else "a deployment is being passed over"
+
+    async def until(self, condition: Callable[[Raw], bool], *, what: str = "", within: float = 60.0) -> Raw:
+        """Let time pass until the condition holds of the ModelDeployment ({} once it is gone); returns that."""
+        limit = self.clock.monotonic() + within
+        while True:
+            await self.settle()
+            found = await self.deployment()
+            if condition(found) or self.crashed:
+                return found
+            if await self.kubelet.act():
+                continue
+            if not await self._step(limit):
+                raise AssertionError(f"{what or 'the condition'} did not come within {within:g} s: {found}")
+
+    async def let_pass(self, seconds: float) -> None:
+        """Let so much time pass, whatever happens in it."""
+        limit = self.clock.monotonic() + seconds
+        while True:
+            await self.settle()
+            if self.crashed or (not await self.kubelet.act() and not await self._step(limit)):
+                return
+
+    async def _step(self, limit: float) -> bool:
+        """Let time pass until somebody wakes, at most until `limit`; returns whether it is not reached yet."""
+        due = self.clock.next_due()
+        moment = min(limit, limit if due is None else due)
+        await self.clock.advance(max(0.0, moment - self.clock.monotonic()))
+        return moment < limit
+
+    # --- what a user does ---------------------------------------------------------------------------------------
+
+    async def create(self, **changes: Any) -> Raw:
+        """A ModelDeployment `chat` of two replicas behind a router, or what `changes` say of its spec."""
+        body = routed(replicas_of(2))
+        body["spec"] |= changes
+        return await self.apply(body)
+
+    async def apply(self, body: Raw) -> Raw:
+        body["metadata"]["namespace"] = self.namespace
+        path = MODEL_DEPLOYMENTS.path(namespace=self.namespace)
+        created: Raw = (await self.api.request("POST", path, body=body)).body
+        return created
+
+    async def ready(self, **changes: Any) -> None:
+        """Create it and wait until it is whole."""
+        await self.create(**changes)
+        await self.until(lambda d: phase(d) == "Ready", what="phase Ready")
+
+    async def edit(self, *operations: Raw) -> None:
+        """A JSON patch of the ModelDeployment."""
+        await self.api.request(
+            "PATCH", self._path(MODEL_DEPLOYMENTS, NAME), body=list(operations), content_type=JSON_PATCH
+        )
+
+    async def scale(self, replicas: int, *, role: int = 0) -> None:
+        await self.edit({"op": "replace", "path": f"/spec/roles/{role}/replicas", "value": replicas})
+
+    async def annotate(self, key: str, value: str | None) -> None:
+        await self.patch(MODEL_DEPLOYMENTS, NAME, {"metadata": {"annotations": {key: value}}})
+
+    async def patch(self, resource: Resource, name: str, body: Raw) -> Raw:
+        path = self._path(resource, name)
+        found: Raw = (await self.api.request("PATCH", path, body=body, content_type=MERGE_PATCH)).body
+        return found
+
+    async def post(self, resource: Resource, body: Raw) -> Raw:
+        found: Raw = (await self.api.request("POST", resource.path(namespace=self.namespace), body=body)).body
+        return found
+
+    async def delete(self, resource: Resource, name: str) -> None:
+        await self.api.request("DELETE", self._path(resource, name))
+
+    # --- what can be seen ---------------------------------------------------------------------------------------
+
+    async def get(self, resource: Resource, name: str) -> Raw | None:
+        return await get(self.api, self._path(resource, name))
+
+    async def deployment(self) -> Raw:
+        return await self.get(MODEL_DEPLOYMENTS, NAME) or {}
+
+    async def pod(self, name: str) -> PodView:
+        """The live Pod; an empty one when there is none."""
+        return PodView(await self.get(PODS, name) or {})
+
+    async def pod_names(self) -> list[str]:
+        """The engines' Pods."""
+        names = [pod["metadata"]["name"] for pod in await pods_in(self.api, self.namespace)]
+        return sorted(name for name in names if "-router-" not in name)
+
+    async def event_reasons(self) -> list[str]:
+        found = await self.api.request("GET", EVENTS.path(namespace=self.namespace))
+        return [event["reason"] for event in found.body["items"]]
+
+    def writes(self, *, since: int = 0, events: bool = False) -> list[ApiWrite]:
+        """What the controller asked to be written; the Events only if they are wanted."""
+        return [write for write in self.book.writes[since:] if events or write.resource != "events"]
+
+    @property
+    def mark(self) -> int:
+        """For `writes(since=...)`."""
+        return len(self.book.writes)
+
+    def assert_sound(self) -> None:
+        """No invariant was broken, and no pass met a defect."""
+        assert violations(self.writes()) == []
+        for metrics in self._metrics:
+            defects = metrics.registry.get_sample_value("ebb_reconciles_total", {"outcome": "error"})
+            assert not defects, "a pass met a defect; the log has it"
+
+    def _path(self, resource: Resource, name: str) -> str:
+        return resource.path(namespace=self.namespace, name=name)
+
+
+async def _run(controller: Controller) -> None:
+    async with asyncio.TaskGroup() as group:
+        controller.start(group, workers=2)
+
+
+@asynccontextmanager
+async def new_world(client: Client, *, started: bool = True) -> AsyncIterator[World]:
+    """A namespace of its own; at the end everything that happened in it must have been sound."""
+    world = World(client, f"world-{next(_serial)}")
+    await make_namespace(client, world.namespace)
+    try:
+        if started:
+            await world.start()
+        yield world
+    finally:
+        await world.kill()
+    world.assert_sound()
+
+
+def replicas_of(replicas: int, **fields: Any) -> Raw:
+    """A role `server` of so many replicas."""
+    return {"name": "server", "image": "engine:1", "replicas": replicas} | fields
+
+
+def phase(deployment: Raw) -> str:
+    return str((deployment.get("status") or {}).get("phase", ""))
+
+
+def operation(deployment: Raw) -> Raw | None:
+    found: Raw | None = (deployment.get("status") or {}).get("retirement")
+    return found
+
+
+def state(deployment: Raw) -> str:
+    """The state of the operation, "" without one."""
+    return str((operation(deployment) or {}).get("state", ""))
+
+
+def condition(deployment: Raw, kind: str) -> Raw:
+    conditions: Sequence[Raw] = (deployment.get("status") or {}).get("conditions") or ()
+    return next((c for c in conditions if c["type"] == kind), {})
+
+
+def settled(deployment: Raw) -> bool:
+    """Everything that this spec takes away has left."""
+    found = condition(deployment, "RemovalsSettled")
+    return bool(
+        found.get("status") == "True"
+        and found.get("observedGeneration") == deployment["metadata"]["generation"]
+    )
+
+
+def labelled(pod: PodView) -> bool:
+    return pod.labels.get(labels.ENDPOINT_ELIGIBLE) == "true"
