@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+AMOUNTS: Final = frozenset({"limits", "requests"})
+"""Where quantities stand, which the API server writes back in a form of its own: 1000m as 1, 1024Mi as 1Gi."""
+
+_FACTORS: Final = {
+    **{suffix: Decimal(10) ** power for suffix, power in zip("num", (-9, -6, -3), strict=True)},
+    **{suffix: Decimal(1000) ** power for power, suffix in enumerate("kMGTPE", start=1)},
+    **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", start=1)},
+}
 
 
 def differs(desired: Any, live: Any) -> bool:
@@ -14,7 +24,8 @@ def differs(desired: Any, live: Any) -> bool:
     """
     if isinstance(desired, Mapping):
         return not isinstance(live, Mapping) or any(
-            differs(value, live.get(key)) for key, value in desired.items()
+            (_amounts_differ if key in AMOUNTS else differs)(value, live.get(key))
+            for key, value in desired.items()
         )
     if isinstance(desired, Sequence) and not isinstance(desired, str):
         if not isinstance(live, Sequence) or isinstance(live, str) or len(live) != len(desired):
@@ -48,3 +59,23 @@ def patch_for(desired: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, 
             spec = patch.setdefault("spec", {})
             spec["selector"] = {**selector, **dict.fromkeys(extra)}
     return patch or None
+
+
+def _amounts_differ(desired: Any, live: Any) -> bool:
+    if not isinstance(desired, Mapping) or not isinstance(live, Mapping):
+        return differs(desired, live)
+    return any(_amount(value) != _amount(live.get(key)) for key, value in desired.items())
+
+
+def _amount(quantity: object) -> object:
+    """The value of a Kubernetes quantity; whatever is none stands for itself."""
+    text = str(quantity)
+    for length in (2, 1):
+        factor = _FACTORS.get(text[-length:])
+        if factor is not None:
+            break
+    number = text if factor is None else text[:-length]
+    try:
+        return Decimal(number) * (factor or 1)
+    except InvalidOperation:
+        return quantity

@@ -7,7 +7,8 @@ rest is compared when the render changes, and when the process starts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from enum import Enum
+from typing import Any, Final, NamedTuple
 
 import orjson
 import structlog
@@ -39,6 +40,26 @@ RESOURCES: Final = {
 WATCHED: Final = frozenset({SERVICES.kind, DEPLOYMENTS.kind})
 
 
+class Holder(Enum):
+    """Who has the name of an object that is rendered."""
+
+    OURSELVES = "ourselves"
+    PREDECESSOR = "predecessor"
+    """A deployment of this name that is gone; the garbage collector will free the name."""
+    STRANGER = "stranger"
+
+
+class _Aligned(NamedTuple):
+    """What an object was last brought to.
+
+    The same render at the same generation is as near as it gets: a webhook, or a normal form of the server, may keep a
+    difference open for good, and patching it would never end. Kinds that count no generations are always compared.
+    """
+
+    rendered: bytes
+    generation: int | None
+
+
 class Infrastructure:
     """Aligns what is rendered around a deployment. Raises ApiError or NoAnswerError for what should be tried again."""
 
@@ -46,85 +67,92 @@ class Infrastructure:
         self._client = client
         self._caches = caches
         self._writer = writer
-        self._aligned: dict[Key, dict[tuple[str, str], bytes]] = {}
+        self._aligned: dict[Key, dict[tuple[str, str], _Aligned]] = {}
         self._problems: dict[Key, tuple[str, ...]] = {}
+        self._waiting: set[Key] = set()
         self._log = structlog.get_logger("infrastructure")
 
     def problems(self, key: Key) -> tuple[str, ...]:
         """Sentences about names that somebody else holds and about what the API server refused."""
         return self._problems.get(key, ())
 
+    def unfinished(self, key: Key) -> bool:
+        """Whether something is to be tried again though nothing that is watched changes."""
+        return key in self._waiting or bool(self.problems(key))
+
     def forget(self, key: Key) -> None:
         self._aligned.pop(key, None)
         self._problems.pop(key, None)
+        self._waiting.discard(key)
 
     async def align(self, owner: Owner, spec: ModelDeploymentSpec) -> None:
         key = (owner.namespace, owner.name)
         problems: list[str] = []
-        desired = [*render_services(owner, spec), *render_router(owner, spec)]
-        for wanted in desired:
+        self._waiting.discard(key)
+        for wanted in [*render_services(owner, spec), *render_router(owner, spec)]:
+            kind, name = wanted["kind"], wanted["metadata"]["name"]
             try:
-                problem = await self._align_one(key, owner, wanted)
+                holder = await self._align_one(key, owner, wanted)
             except ApiError as error:
                 if not error.definite or error.status in (409, 429):
                     raise
-                problem = f"{wanted['kind']} {wanted['metadata']['name']}: {error.message}"
-            if problem:
-                problems.append(problem)
+                problems.append(f"{kind} {name}: {error.message}")
+                continue
+            if holder is Holder.STRANGER:
+                problems.append(f"metadata.name: a {kind} named {name} exists and belongs to somebody else")
+            elif holder is Holder.PREDECESSOR:
+                self._waiting.add(key)
         self._problems[key] = tuple(problems)
         await self._prune_router(key, owner, spec)
 
-    async def _align_one(self, key: Key, owner: Owner, desired: Mapping[str, Any]) -> str:
+    async def _align_one(self, key: Key, owner: Owner, desired: Mapping[str, Any]) -> Holder:
+        """Bring one object to its render, and say who holds its name."""
         kind, name = desired["kind"], desired["metadata"]["name"]
         resource = RESOURCES[kind]
         rendered = orjson.dumps(desired, option=orjson.OPT_SORT_KEYS)
         aligned = self._aligned.setdefault(key, {})
+        before = aligned.get((kind, name))
         if kind in WATCHED:
             live = self._caches.find(resource, (owner.namespace, name))
-        elif aligned.get((kind, name)) == rendered:
-            return ""
+        elif before is not None and before.rendered == rendered:
+            return Holder.OURSELVES
         else:
-            live = await get(self._client, resource.path(namespace=owner.namespace, name=name))
+            live = await self._get(resource, owner, name)
         if live is None:
             self._log.info("creating", kind=kind, name=name)
-            await self._create(resource, owner, desired)
-        elif not _owned_by(live, owner):
-            return f"metadata.name: a {kind} named {name} exists and belongs to somebody else"
-        elif live["metadata"].get("deletionTimestamp"):
-            return ""
-        else:
+            live = await self._create(resource, owner, desired)
+        holder = _holder_of(live, owner)
+        if holder is not Holder.OURSELVES or live["metadata"].get("deletionTimestamp"):
+            return holder
+        generation = _generation(live)
+        if generation is None or before != (rendered, generation):
             patch = patch_for(desired, live)
-            if (
-                kind == DEPLOYMENTS.kind
-                and aligned.get((kind, name)) == rendered
-                and not _edited(desired, live)
-            ):
-                # Defaults and normal forms of a Pod template differ from any render; only edits count.
-                patch = None
             if patch is not None:
                 self._log.info("aligning", kind=kind, name=name, fields=sorted(patch))
-                await self._writer.patch(
+                live = await self._writer.patch(
                     resource, patch, namespace=owner.namespace, name=name, uid=live["metadata"]["uid"]
                 )
-        aligned[(kind, name)] = rendered
-        return ""
+        aligned[(kind, name)] = _Aligned(rendered, _generation(live))
+        return holder
 
-    async def _create(self, resource: Resource, owner: Owner, desired: Mapping[str, Any]) -> None:
+    async def _create(
+        self, resource: Resource, owner: Owner, desired: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """The object made, or the one that holds its name: our own that the cache has not seen, or a stranger's."""
         try:
-            await self._writer.create(resource, desired, namespace=owner.namespace)
+            return await self._writer.create(resource, desired, namespace=owner.namespace)
         except ApiError as error:
-            # Made already, and the cache has not seen it; or somebody else's without our labels: the next pass tells.
-            if error.status != 409:
-                raise
-            live = await get(
-                self._client, resource.path(namespace=owner.namespace, name=desired["metadata"]["name"])
+            live = (
+                await self._get(resource, owner, desired["metadata"]["name"])
+                if error.already_exists
+                else None
             )
-            if live is not None and not _owned_by(live, owner):
-                raise ApiError(
-                    status=422,
-                    reason="Invalid",
-                    message="metadata.name: the name is taken by an object that belongs to somebody else",
-                ) from error
+            if live is None:
+                raise
+            return live
+
+    async def _get(self, resource: Resource, owner: Owner, name: str) -> Mapping[str, Any] | None:
+        return await get(self._client, resource.path(namespace=owner.namespace, name=name))
 
     async def _prune_router(self, key: Key, owner: Owner, spec: ModelDeploymentSpec) -> None:
         """A router that the spec no longer names goes; its own grace lets its streams end."""
@@ -141,10 +169,21 @@ class Infrastructure:
                     )
 
 
-def _edited(desired: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
-    """Whether somebody changed what a router must not lose: its number of Pods or which Pods are its own."""
-    wanted, found = desired["spec"], live.get("spec") or {}
-    return any(wanted.get(field) != found.get(field) for field in ("replicas", "selector"))
+def _generation(live: Mapping[str, Any]) -> int | None:
+    """Which edit of its spec an object has come to; None for kinds that do not count them."""
+    found: int | None = live["metadata"].get("generation")
+    return found
+
+
+def _holder_of(live: Mapping[str, Any], owner: Owner) -> Holder:
+    references = live["metadata"].get("ownerReferences") or ()
+    if _owned_by(live, owner):
+        return Holder.OURSELVES
+    dead = any(
+        reference.get("kind") == labels.KIND and reference.get("name") == owner.name
+        for reference in references
+    )
+    return Holder.PREDECESSOR if dead else Holder.STRANGER
 
 
 def _owned_by(live: Mapping[str, Any], owner: Owner) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from controller.alignment import differs, patch_for
 
 DESIRED: dict[str, Any] = {
@@ -47,3 +49,29 @@ def test_key_that_narrows_a_selector_is_taken_out() -> None:
 def test_lists_must_have_the_same_length() -> None:
     """An element more or less is a difference; text is no list."""
     assert differs([1], [1, 2]) and differs(["a"], "a") and not differs([{"a": 1}], [{"a": 1, "b": 2}])
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("1000m", "1"),
+        (2, "2"),
+        ("0.5", "500m"),
+        ("1024Mi", "1Gi"),
+        ("5e9", "5G"),
+        ("1500n", "1.5u"),
+        ("2E", "2000P"),
+    ],
+)
+def test_amounts_are_compared_by_value(ours: Any, theirs: str) -> None:
+    """A quantity that the API server wrote in another form is no difference, wherever it stands below."""
+    containers = [[{"resources": {"limits": {"cpu": amount}}}] for amount in (ours, theirs)]
+    assert not differs(*containers)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"), [("1", "2"), ("1M", "1Mi"), ("1m", "1M"), ("1", None), ("x", "y")]
+)
+def test_other_amounts_differ(ours: str, theirs: str | None) -> None:
+    """Amounts of another value, missing ones and unreadable ones are differences."""
+    assert differs({"requests": {"cpu": ours}}, {"requests": {"cpu": theirs}})
