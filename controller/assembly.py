@@ -51,7 +51,7 @@ class Controller:
         self._metrics = metrics
         self._group: asyncio.TaskGroup | None = None
         writer = Writer(client, applied=self.caches.applied)
-        pods = Pods(writer)
+        pods = Pods(client=client, writer=writer)
         self._events = EventRecorder(
             create=lambda namespace, event: writer.create(EVENTS, event, namespace=namespace),
             clock=clock,

@@ -7,7 +7,7 @@ that asked is woken by the result.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -21,7 +21,7 @@ from controller.cluster.reads import list_pods
 from controller.member_reader.preflight import MemberTarget
 from controller.member_reader.verdict import Reading
 from controller.retirement_planner.evidence import Evidence, Round
-from controller.retirement_planner.planner import Observe
+from controller.retirement_planner.planner import Observe, RemoveRow
 from controller.retirement_planner.state import Operation, Target
 from controller.routers.base import (
     Adapter,
@@ -29,6 +29,7 @@ from controller.routers.base import (
     Look,
     Sight,
     Surroundings,
+    UnreachableError,
     judge,
 )
 
@@ -131,19 +132,28 @@ class Observer:
             memory.task.cancel()
 
     def request(
-        self, subject: Subject, operation: Operation, *, observe: Observe, after: float, within: float
+        self,
+        subject: Subject,
+        operation: Operation,
+        *,
+        observe: Observe,
+        after: float,
+        within: float,
+        remove_rows: Sequence[RemoveRow] = (),
     ) -> None:
         """Have a look or a round taken `after` seconds from the end of the last one, unless one is under way.
 
-        `within`: seconds that are left to the step; no observation outlives them.
+        `within`: seconds that are left to the step; no observation outlives them. `remove_rows` are asked to go at
+        once; only the look after that tells whether they went.
         """
         memory = self._remember(subject.key, operation)
         if memory.task is not None and not memory.task.done():
             return
         since = 0.0 if memory.last_finished is None else self._clock.monotonic() - memory.last_finished
         delay = 0.0 if memory.last_finished is None else max(0.0, after - since)
+        ends = self._clock.monotonic() + within
         memory.task = self._spawn(
-            self._observe(subject, operation, memory, observe, delay, within),
+            self._observe(subject, operation, memory, observe, delay, ends, remove_rows),
             f"observe {subject.namespace}/{subject.name}",
         )
 
@@ -161,10 +171,13 @@ class Observer:
         memory: _Memory,
         observe: Observe,
         delay: float,
-        within: float,
+        ends: float,
+        remove_rows: Sequence[RemoveRow],
     ) -> None:
+        for row in remove_rows:
+            await self._remove(subject, row)
         await self._clock.sleep(delay)
-        bound = max(0.1, min(LOOK_SECONDS, within - delay))
+        bound = max(0.1, min(LOOK_SECONDS, ends - self._clock.monotonic()))
         previous = memory.evidence.looks[-1] if memory.evidence.looks else None
         started_at, started = self._clock.now(), self._clock.monotonic()
         if observe is Observe.LOOK:
@@ -247,14 +260,19 @@ class Observer:
             pods=tuple(pod for pod in found if pod.owner_uid == subject.uid),
         )
 
-    async def remove_row(self, subject: Subject, *, router: str, address: str) -> None:
-        """Ask a router Pod to drop a row. Its answer proves nothing; the next look tells."""
-        found = await list_pods(
-            self._client, namespace=subject.namespace, selector=subject.selector, timeout=LOOK_SECONDS
-        )
-        for pod in found:
-            if pod.role == labels.ROUTER_COMPONENT and pod.name == router:
-                await subject.adapter.remove(pod, address, fetch=self._fetch, timeout=LOOK_SECONDS)
+    async def _remove(self, subject: Subject, row: RemoveRow) -> None:
+        """Ask a router Pod to drop a row. Its answer proves nothing, and neither does none; the next look tells."""
+        try:
+            surroundings = await self._surroundings(subject, ROUTER_SECONDS)
+            for router in surroundings.routers:
+                if router.name == row.router:
+                    await subject.adapter.remove(
+                        router, row.address, fetch=self._fetch, timeout=ROUTER_SECONDS
+                    )
+        except (ApiError, NoAnswerError, UnreachableError) as error:
+            self._log.warning(
+                "a row was not removed", router=row.router, address=row.address, error=str(error)
+            )
 
 
 def _identity(operation: Operation) -> tuple[frozenset[str], datetime]:

@@ -8,16 +8,19 @@ from typing import Any
 import structlog
 
 from apis.v1alpha1 import labels
-from controller.cluster.client import ApiError
+from controller.cluster.client import ApiError, Client
+from controller.cluster.reads import get_pod
 from controller.cluster.resources import PODS
 from controller.cluster.writes import Writer
+from controller.pod_renderer.owner import Owner
 from controller.snapshot import PodView, Seat
 
 
 class Pods:
     """Effects on the Pods of deployments, through one Writer."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, *, client: Client, writer: Writer) -> None:
+        self._client = client
         self._writer = writer
         self._log = structlog.get_logger("pods")
 
@@ -46,21 +49,30 @@ class Pods:
                 )
 
     async def create(
-        self, seats: Sequence[Seat], *, namespace: str, render: Callable[[Seat], dict[str, Any]]
+        self, seats: Sequence[Seat], *, owner: Owner, render: Callable[[Seat], dict[str, Any]]
     ) -> tuple[str, ...]:
-        """Fill seats; returns the API server's sentences for what it refused."""
+        """Fill seats; returns sentences for those that cannot be filled, mostly the API server's own."""
         refused: dict[str, None] = {}
         for seat in seats:
+            pod = render(seat)
             try:
-                await self._writer.create(PODS, render(seat), namespace=namespace)
+                await self._writer.create(PODS, pod, namespace=owner.namespace)
             except ApiError as error:
-                if error.status == 409:
-                    # The name is held by a Pod that is leaving, or by one that the cache has not seen yet.
-                    continue
                 if not error.definite or error.status == 429:
                     raise
-                refused.setdefault(f"{seat.role}/{seat.ordinal}: {error.message}")
+                reason = error.message
+                if error.already_exists:
+                    reason = await self._why_taken(owner, pod["metadata"]["name"])
+                if reason:
+                    refused.setdefault(f"{seat.role}/{seat.ordinal}: {reason}")
         return tuple(refused)
+
+    async def _why_taken(self, owner: Owner, name: str) -> str:
+        """ "" when the Pod of that name is leaving, or is ours and the cache has not seen it yet."""
+        holder = await get_pod(self._client, namespace=owner.namespace, name=name)
+        if holder is None or holder.terminating or holder.owner_uid == owner.uid:
+            return ""
+        return f"a Pod named {name} exists and belongs to somebody else"
 
     async def _label(self, pod: PodView, value: str | None) -> None:
         await self._writer.patch(

@@ -24,15 +24,14 @@ from controller.cluster.writes import Writer
 from controller.infrastructure import Infrastructure
 from controller.pod_renderer.hash import pod_hash
 from controller.pod_renderer.pod import render_pod
-from controller.pod_renderer.problems import parse_spec, spec_problems
 from controller.pod_renderer.services import endpoint
 from controller.pods import Pods
 from controller.retirement_planner.planner import Event, Step, admit, advance
-from controller.retirement_planner.state import Operation, Policy, State, read_operation
+from controller.retirement_planner.state import Operation, Policy, State
 from controller.retirement_planner.targets import Removal, would_empty_endpoint
 from controller.retiring import Retiring
 from controller.seats import SeatPlan, plan_seats
-from controller.situation import Snapshot, owner_of
+from controller.situation import Snapshot
 from controller.snapshot import DeploymentView, PodView, Seat
 from controller.status import Departure, Picture, RouterFacts, compute_status
 from controller.telemetry.events import EventRecorder
@@ -107,22 +106,12 @@ class Reconciler:
 
     async def _gather(self, deployment: DeploymentView) -> Snapshot:
         """The deployment from the cache; its Pods uncached as soon as anything may end in a delete."""
-        spec, problems = _read_spec(deployment)
-        snapshot = Snapshot(
-            deployment=deployment,
-            spec=spec,
-            problems=problems,
-            pods=(),
-            routers=(),
-            operation=read_operation(deployment.status.get("retirement")),
-            departing=tuple(Departure.read(raw) for raw in deployment.status.get("departing") or ()),
-            now=self._clock.now(),
-        )
-        snapshot = _with_pods(snapshot, self._caches.pods(snapshot.key))
-        if snapshot.operation is None and not snapshot.departing and not snapshot.removals.replicas:
-            return snapshot
-        found = await self._live_pods(deployment)
-        return replace(_with_pods(snapshot, found), now=self._clock.now())
+        snapshot = Snapshot.of(deployment, self._clock.now())
+        cached = snapshot.with_pods(self._caches.pods(snapshot.key))
+        if cached.operation is None and not cached.departing and not cached.removals.replicas:
+            return cached
+        live = await self._live_pods(deployment)
+        return replace(snapshot.with_pods(live), now=self._clock.now())
 
     async def _live_pods(self, deployment: DeploymentView) -> Sequence[PodView]:
         selector = f"{labels.INSTANCE}={deployment.name},{labels.MANAGED_BY}={labels.EBB}"
@@ -136,16 +125,19 @@ class Reconciler:
         if snapshot.deployment.paused:
             waiting = "removals wait while the deployment is paused" if candidates else ""
             return await self._ordinary(snapshot, waiting)
+        if snapshot.spec is None:
+            waiting = "removals wait until the spec is valid" if candidates else ""
+            return await self._ordinary(snapshot, waiting)
         await self._clean_up_unused(candidates)
         for removal in candidates:
-            if not removal.ever_ran or snapshot.wanted is None:
+            if not removal.ever_ran:
                 continue
             gate = would_empty_endpoint(
                 removal, wanted=snapshot.wanted, pods=snapshot.pods, reserved=snapshot.reserved_uids
             )
             if gate:
                 return await self._ordinary(snapshot, gate)
-            return await self._admit(snapshot, removal)
+            return await self._admit(snapshot, snapshot.spec, removal)
         return await self._ordinary(snapshot, "")
 
     async def _clean_up_unused(self, removals: Sequence[Removal]) -> None:
@@ -154,12 +146,10 @@ class Reconciler:
             if not removal.ever_ran:
                 await self._pods.clean_up(removal.pods, "it never ran")
 
-    async def _admit(self, snapshot: Snapshot, removal: Removal) -> Result:
-        if snapshot.spec is None:
-            raise RuntimeError("an operation is admitted on a valid spec only")
+    async def _admit(self, snapshot: Snapshot, spec: ModelDeploymentSpec, removal: Removal) -> Result:
         operation = admit(
             removal,
-            policy=Policy.of(_policy(snapshot.spec)),
+            policy=Policy.of(_policy(spec)),
             generation=snapshot.deployment.generation,
             now=snapshot.now,
         )
@@ -179,7 +169,7 @@ class Reconciler:
         if _moved(operation, step.operation):
             return await self._move(snapshot, operation, step.operation, step, waiting)
         await self._retiring.act(snapshot, operation, step)
-        if not snapshot.deployment.paused:
+        if snapshot.spec is not None and not snapshot.deployment.paused:
             await self._clean_up_unused(others)
         shown = self._retiring.rationed(snapshot.key, operation, step.operation)
         result = await self._ordinary(replace(snapshot, operation=shown), waiting)
@@ -232,25 +222,26 @@ class Reconciler:
     # --- what every pass does ---------------------------------------------------------------------------
 
     async def _ordinary(self, snapshot: Snapshot, waiting: str) -> Result:
-        snapshot = _without_departed(snapshot)
+        snapshot = snapshot.without_departed()
         await self._restore_labels(snapshot)
         spec = snapshot.spec
-        if spec is not None:
-            plan = _seats(snapshot, spec)
-            if not snapshot.deployment.paused:
-                held = snapshot.operation.target_uids if snapshot.operation else frozenset()
-                await self._pods.clean_up(
-                    [pod for pod in plan.clean_up if pod.uid not in held], "it has ended"
-                )
-                self._refused[snapshot.key] = await self._pods.create(
-                    plan.create,
-                    namespace=snapshot.deployment.namespace,
-                    render=lambda seat: _render(snapshot, spec, seat),
-                )
+        if spec is not None and not snapshot.deployment.paused:
+            await self._fill(snapshot, spec)
             await self._infrastructure.align(snapshot.owner, spec)
+        else:
+            self._refused.pop(snapshot.key, None)
         await self._store(snapshot, waiting)
-        retry = self._refused.get(snapshot.key) or self._infrastructure.problems(snapshot.key)
-        return Result(after=RETRY_SECONDS if retry else None, sentence=waiting)
+        again = self._refused.get(snapshot.key) or self._infrastructure.unfinished(snapshot.key)
+        return Result(after=RETRY_SECONDS if again else None, sentence=waiting)
+
+    async def _fill(self, snapshot: Snapshot, spec: ModelDeploymentSpec) -> None:
+        """Clear seats of Pods that ended by themselves, and fill those that nobody holds."""
+        plan = _seats(snapshot, spec)
+        held = snapshot.operation.target_uids if snapshot.operation else frozenset()
+        await self._pods.clean_up([pod for pod in plan.clean_up if pod.uid not in held], "it has ended")
+        self._refused[snapshot.key] = await self._pods.create(
+            plan.create, owner=snapshot.owner, render=lambda seat: _render(snapshot, spec, seat)
+        )
 
     async def _restore_labels(self, snapshot: Snapshot) -> None:
         """Whatever is not on its way out is offered to service: after an abort, a cancel, or a hand's edit."""
@@ -284,7 +275,7 @@ class Reconciler:
             refused_creates=self._refused.get(snapshot.key, ()),
             router=router,
             endpoint=url,
-            waiting_reason=Reason.PAUSED if deployment.paused else Reason.WOULD_EMPTY_ENDPOINT,
+            waiting_reason=_waiting_reason(snapshot),
         )
         status = compute_status(picture, snapshot.now.latest)
         if status == dict(deployment.status):
@@ -304,12 +295,13 @@ class Reconciler:
         self._forget((deployment.namespace, deployment.name))
         if labels.FINALIZER not in deployment.finalizers:
             return Result(sentence="another finalizer holds it")
-        pods = [pod for pod in await self._live_pods(deployment) if pod.owner_uid == deployment.uid]
-        for pod in pods:
+        snapshot = Snapshot.of(deployment, self._clock.now()).with_pods(await self._live_pods(deployment))
+        for pod in snapshot.pods:
             if not pod.terminating:
                 await self._pods.delete(namespace=pod.namespace, name=pod.name, uid=pod.uid)
-        if pods:
-            return Result(after=RETRY_SECONDS, sentence=f"{len(pods)} Pods are leaving")
+        if snapshot.pods:
+            await self._store(replace(snapshot, operation=None, departing=()), "")
+            return Result(after=RETRY_SECONDS, sentence=f"{len(snapshot.pods)} Pods are leaving")
         await self._set_finalizers(deployment, [f for f in deployment.finalizers if f != labels.FINALIZER])
         return Result(sentence="every Pod has left")
 
@@ -322,28 +314,6 @@ class Reconciler:
             uid=deployment.uid,
             resource_version=deployment.resource_version,
         )
-
-
-def _read_spec(deployment: DeploymentView) -> tuple[ModelDeploymentSpec | None, tuple[str, ...]]:
-    """The spec when it can be rendered, else None and what is wrong with it."""
-    parsed = parse_spec(deployment.raw["spec"])
-    if not isinstance(parsed, ModelDeploymentSpec):
-        return None, tuple(str(problem) for problem in parsed)
-    problems = spec_problems(owner_of(deployment), parsed)
-    return (None if problems else parsed), tuple(str(problem) for problem in problems)
-
-
-def _with_pods(snapshot: Snapshot, pods: Sequence[PodView]) -> Snapshot:
-    return replace(
-        snapshot,
-        pods=tuple(pod for pod in pods if pod.owner_uid == snapshot.deployment.uid),
-        routers=tuple(pod for pod in pods if pod.role == labels.ROUTER_COMPONENT),
-    )
-
-
-def _without_departed(snapshot: Snapshot) -> Snapshot:
-    present = {pod.uid for pod in snapshot.pods}
-    return replace(snapshot, departing=tuple(d for d in snapshot.departing if present & set(d.uids)))
 
 
 def _seats(snapshot: Snapshot, spec: ModelDeploymentSpec) -> SeatPlan:
@@ -373,6 +343,13 @@ def _until(step: Step, snapshot: Snapshot) -> float | None:
     if step.wake_at is None:
         return None
     return max(0.05, (step.wake_at - snapshot.now.earliest).total_seconds() + 0.05)
+
+
+def _waiting_reason(snapshot: Snapshot) -> Reason:
+    """What keeps a removal from being admitted."""
+    if snapshot.deployment.paused:
+        return Reason.PAUSED
+    return Reason.SPEC_INVALID if snapshot.spec is None else Reason.WOULD_EMPTY_ENDPOINT
 
 
 def _earliest(*times: float | None) -> float | None:

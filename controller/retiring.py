@@ -64,25 +64,27 @@ class Retiring:
         return Facts(
             targets=targets,
             routed=snapshot.routed,
-            cancelled=snapshot.wanted is not None and not operation.target_uids <= chosen,
+            cancelled=snapshot.spec is not None and not operation.target_uids <= chosen,
             settle_seconds=subject.adapter.abilities.settle_seconds,
             evidence=self._observer.evidence(snapshot.key, operation),
             preflight=refusals,
         )
 
     async def act(self, snapshot: Snapshot, operation: Operation, step: Step) -> None:
-        """The idempotent work of the stored state: labels, then routers, then deletes, then the next observation."""
+        """The idempotent work of the stored state: labels, then deletes, then the next observation."""
         for pod in step.label_off:
             await self._pods.withhold(pod)
-        subject = subject_of(snapshot)
-        for row in step.remove_rows:
-            await self._observer.remove_row(subject, router=row.router, address=row.address)
         for target in step.delete:
             await self._delete(snapshot, operation, target)
         if step.observe is not Observe.NOTHING:
             left = (budgets.limit(operation) - snapshot.now.latest).total_seconds()
             self._observer.request(
-                subject, operation, observe=step.observe, after=step.observe_after, within=left
+                subject_of(snapshot),
+                operation,
+                observe=step.observe,
+                after=step.observe_after,
+                within=left,
+                remove_rows=step.remove_rows,
             )
 
     def rationed(self, key: Key, stored: Operation, progressed: Operation) -> Operation:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
+from apis.v1alpha1 import labels
 from apis.v1alpha1.model_deployment import ModelDeploymentSpec
 from controller.caches import Key
 from controller.clock import Instant
 from controller.pod_renderer.owner import Owner
-from controller.retirement_planner.state import Operation
+from controller.pod_renderer.problems import parse_spec, spec_problems
+from controller.retirement_planner.state import Operation, read_operation
 from controller.retirement_planner.targets import Removals, Wanted, removals
 from controller.snapshot import DeploymentView, PodView, Seat
 from controller.status import Departure
@@ -27,6 +31,34 @@ class Snapshot:
     departing: tuple[Departure, ...]
     now: Instant
 
+    @classmethod
+    def of(cls, deployment: DeploymentView, now: Instant) -> Self:
+        """What the deployment alone says; its Pods are to be added."""
+        spec, problems = _read_spec(deployment)
+        return cls(
+            deployment=deployment,
+            spec=spec,
+            problems=problems,
+            pods=(),
+            routers=(),
+            operation=read_operation(deployment.status.get("retirement")),
+            departing=tuple(Departure.read(raw) for raw in deployment.status.get("departing") or ()),
+            now=now,
+        )
+
+    def with_pods(self, pods: Sequence[PodView]) -> Self:
+        """With those of `pods` that the deployment owns, and its routers' Pods."""
+        return replace(
+            self,
+            pods=tuple(pod for pod in pods if pod.owner_uid == self.deployment.uid),
+            routers=tuple(pod for pod in pods if pod.role == labels.ROUTER_COMPONENT),
+        )
+
+    def without_departed(self) -> Self:
+        """Without the records of replicas whose last Pod has gone."""
+        present = {pod.uid for pod in self.pods}
+        return replace(self, departing=tuple(d for d in self.departing if present & set(d.uids)))
+
     @property
     def key(self) -> Key:
         return (self.deployment.namespace, self.deployment.name)
@@ -36,14 +68,12 @@ class Snapshot:
         return owner_of(self.deployment)
 
     @property
-    def wanted(self) -> Wanted | None:
-        """What the spec declares, None while it is invalid: then nothing new starts."""
-        if self.spec is None:
-            return None
+    def wanted(self) -> Wanted:
+        """What the spec declares, valid or not; on an invalid one nothing new starts."""
         return Wanted(
-            replicas={role.name: role.replicas for role in self.spec.roles},
-            entry_role=self.spec.entry.name,
-            routed=self.spec.router is not None,
+            replicas={name: replicas for name, (_, replicas) in self.deployment.roles.items()},
+            entry_role=self.spec.entry.name if self.spec else "",
+            routed=self.spec is not None and self.spec.router is not None,
         )
 
     @property
@@ -62,8 +92,8 @@ class Snapshot:
 
     @property
     def removals(self) -> Removals:
-        """What the spec takes away; nothing while it is invalid."""
-        return removals(self.wanted, self.pods) if self.wanted else Removals((), ())
+        """What the spec takes away, valid or not."""
+        return removals(self.wanted, self.pods)
 
     @property
     def routed(self) -> bool:
@@ -73,3 +103,12 @@ class Snapshot:
 
 def owner_of(deployment: DeploymentView) -> Owner:
     return Owner(name=deployment.name, namespace=deployment.namespace, uid=deployment.uid)
+
+
+def _read_spec(deployment: DeploymentView) -> tuple[ModelDeploymentSpec | None, tuple[str, ...]]:
+    """The spec when it can be rendered, else None and what is wrong with it."""
+    parsed = parse_spec(deployment.raw["spec"])
+    if not isinstance(parsed, ModelDeploymentSpec):
+        return None, tuple(str(problem) for problem in parsed)
+    problems = spec_problems(owner_of(deployment), parsed)
+    return (None if problems else parsed), tuple(str(problem) for problem in problems)

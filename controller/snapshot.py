@@ -255,6 +255,14 @@ class DeploymentView:
         return found
 
     @property
+    def roles(self) -> Mapping[str, tuple[str, int]]:
+        """Role -> (kind, replicas) as declared, also by a spec that cannot be rendered."""
+        return {
+            role["name"]: (role.get("kind", "Server"), role.get("replicas", 1))
+            for role in self.raw["spec"].get("roles") or ()
+        }
+
+    @property
     def paused(self) -> bool:
         annotations: Mapping[str, str] = self.metadata.get("annotations") or {}
         return annotations.get(labels.PAUSED) == "true"

@@ -136,7 +136,7 @@ class _Condition:
 
 def _roles(picture: Picture) -> list[dict[str, Any]]:
     """One row a role of the spec, and one with `desired` 0 for a role that was dropped and still has Pods."""
-    declared = {role.name: role for role in picture.spec.roles} if picture.spec else {}
+    declared = picture.deployment.roles
     names = list(declared)
     names += sorted({pod.role for pod in picture.pods if pod.role} - set(declared))
     outdated = {pod.uid for pod in picture.outdated}
@@ -148,12 +148,8 @@ def _roles(picture: Picture) -> list[dict[str, Any]]:
         )
         whole = [pods for pods in replicas.values() if all(_counts(pod) for pod in pods)]
         ready = [pods for pods in whole if all(pod.ready for pod in pods)]
-        row: dict[str, Any] = {
-            "name": name,
-            "kind": str(declared[name].kind) if name in declared else "Server",
-            "desired": declared[name].replicas if name in declared else 0,
-            "ready": len(ready),
-        }
+        kind, desired = declared.get(name, ("Server", 0))
+        row: dict[str, Any] = {"name": name, "kind": kind, "desired": desired, "ready": len(ready)}
         if picture.spec is not None:
             row["updated"] = sum(1 for pods in whole if not any(pod.uid in outdated for pod in pods))
         spare = sum(1 for pod in picture.pods if pod.uid in unhandled and pod.role == name)
@@ -249,9 +245,9 @@ def _roles_ready(picture: Picture, roles: Sequence[Mapping[str, Any]]) -> _Condi
         f"{row['name']} {row['ready']}/{row['desired']}" for row in roles if row["ready"] < row["desired"]
     ]
     if short:
-        return _Condition(
-            ConditionType.ROLES_READY, False, Reason.NOT_READY, f"ready replicas: {', '.join(short)}"
-        )
+        unfilled = "; lost ones are not made anew while the spec is invalid" if picture.spec is None else ""
+        message = f"ready replicas: {', '.join(short)}{unfilled}"
+        return _Condition(ConditionType.ROLES_READY, False, Reason.NOT_READY, message)
     return _Condition(ConditionType.ROLES_READY, True, Reason.READY, "every declared replica is Ready")
 
 

@@ -44,7 +44,8 @@ def deployment(status: dict[str, Any] | None = None, **metadata: Any) -> Deploym
         "generation": 3,
         **metadata,
     }
-    return DeploymentView({"metadata": found, "spec": {}, "status": status or {}})
+    spec = SPEC.model_dump(by_alias=True, mode="json")
+    return DeploymentView({"metadata": found, "spec": spec, "status": status or {}})
 
 
 def picture(**changes: Any) -> Picture:
@@ -153,6 +154,14 @@ def test_invalid_spec_keeps_the_counts() -> None:
     found = condition(status, ConditionType.SPEC_VALID)
     assert found["status"] == "False" and "spec.roles[0].image" in found["message"]
     assert status["roles"][0]["ready"] == 2 and "updated" not in status["roles"][0]
+
+
+def test_replicas_lost_under_an_invalid_spec_are_named() -> None:
+    """An invalid spec is not refilled: what is missing is counted against what the spec declares."""
+    status = compute(spec=None, problems=("spec.roles[0].image: is required",), pods=PODS[:1])
+    found = condition(status, ConditionType.ROLES_READY)
+    assert found["status"] == "False" and "server 1/2; lost ones are not made anew" in found["message"]
+    assert status["phase"] == "Starting"
 
 
 def test_refused_create_carries_the_servers_sentence() -> None:

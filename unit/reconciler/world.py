@@ -19,7 +19,7 @@ from apis.v1alpha1 import labels
 from controller.assembly import Controller
 from controller.cluster.client import Client
 from controller.cluster.reads import get
-from controller.cluster.resources import EVENTS, MODEL_DEPLOYMENTS, PODS, Resource
+from controller.cluster.resources import DEPLOYMENTS, EVENTS, MODEL_DEPLOYMENTS, PODS, Resource
 from controller.cluster.writes import MERGE_PATCH
 from controller.snapshot import PodView
 from controller.telemetry.metrics import Metrics
@@ -215,6 +215,35 @@ class World:
 
     async def delete(self, resource: Resource, name: str) -> None:
         await self.api.request("DELETE", self._path(resource, name))
+
+    async def delete_pod(self, name: str) -> None:
+        """`kubectl delete pod`, and the kubelet's end of it unless the test holds that back."""
+        await self.delete(PODS, name)
+        await self.kubelet.act()
+
+    async def label_pod(self, name: str, key: str, value: str | None) -> None:
+        await self.patch(PODS, name, {"metadata": {"labels": {key: value}}})
+
+    async def set_image(self, deployment: str, image: str) -> None:
+        """`kubectl set image`."""
+        operation = {"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": image}
+        path = self._path(DEPLOYMENTS, deployment)
+        await self.api.request("PATCH", path, body=[operation], content_type=JSON_PATCH)
+
+    async def post_pod(self, name: str, own_labels: dict[str, str], *, owner: Raw | None = None) -> Raw:
+        """A Pod made by hand; `owner`: the ModelDeployment that it claims."""
+        metadata: Raw = {"name": name, "labels": own_labels}
+        if owner is not None:
+            reference = {key: owner[key] for key in ("apiVersion", "kind")}
+            reference |= {key: owner["metadata"][key] for key in ("name", "uid")}
+            metadata["ownerReferences"] = [{**reference, "controller": True}]
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": metadata,
+            "spec": {"containers": [{"name": "main", "image": "engine:1"}]},
+        }
+        return await self.post(PODS, body)
 
     # --- what can be seen ---------------------------------------------------------------------------------------
 
