@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from e2e.images import build
-
 from apis.v1alpha1 import labels
+from e2e.images import build
 
 MODEL = "tiny"
 

@@ -21,4 +21,6 @@ def test_table_lines_up() -> None:
 
 def test_timeline_is_in_seconds_from_the_edit() -> None:
     """One line a moment, seconds first."""
-    assert timeline([Moment(0.0, "edit"), Moment(25.13, "Deleting")]) == "     0.0 s  edit\n    25.1 s  Deleting"
+    assert (
+        timeline([Moment(0.0, "edit"), Moment(25.13, "Deleting")]) == "     0.0 s  edit\n    25.1 s  Deleting"
+    )
