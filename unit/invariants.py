@@ -41,6 +41,8 @@ class ApiWrite:
     code: int
     """The status; 0 for a request that never arrived."""
     at: datetime
+    own: bool = True
+    """Whether the controller sent it; what others write is not judged, but may be the reason for what it does."""
 
     @property
     def done(self) -> bool:
@@ -70,8 +72,6 @@ class _Deployment:
 
     record: Raw | None = None
     """`status.retirement` as it was last stored."""
-    departing: frozenset[str] = frozenset()
-    """Names of Pods whose seats `status.departing` reserves."""
     terminating: bool = False
     label_off: set[str] = field(default_factory=set)
     """UIDs of targets whose eligibility label went off during this operation."""
@@ -90,7 +90,10 @@ class _Deployment:
 
 
 def violations(writes: Iterable[ApiWrite]) -> list[str]:
-    """Every breach of an invariant, as a sentence that names it; the writes in the order of their answers."""
+    """Every breach of an invariant, as a sentence that names it; the writes in the order of their answers.
+
+    A deployment's own deletion must be among them, whoever asked for it: after that its Pods leave without operations.
+    """
     deployments: dict[tuple[str, str], _Deployment] = {}
     return [breach for write in writes for breach in _check(write, deployments)]
 
@@ -100,10 +103,10 @@ def _check(write: ApiWrite, deployments: dict[tuple[str, str], _Deployment]) -> 
         known = deployments.setdefault((write.namespace, write.name), _Deployment())
         if write.done and write.answer.get("metadata"):
             known.terminating = bool(write.answer["metadata"].get("deletionTimestamp"))
-        if write.subresource == "status":
+        if write.own and write.subresource == "status":
             yield from _status(write, known)
         return
-    if not write.is_of("pods"):
+    if not write.own or not write.is_of("pods"):
         return
     # A Pod is its deployment's by the beginning of its name; the longest that fits, since names nest.
     owners = [key for key in deployments if key[0] == write.namespace and write.name.startswith(f"{key[1]}-")]
@@ -111,8 +114,8 @@ def _check(write: ApiWrite, deployments: dict[tuple[str, str], _Deployment]) -> 
     if write.verb == "delete":
         yield from _delete(write, known)
     elif write.verb == "create" and write.done:
-        held = {*known.departing, *known.targets.values()} if known.state != "Aborted" else known.departing
-        if write.name in held:
+        # A seat of `departing` needs no watch: its name is free for a create only once its Pod has gone.
+        if known.state not in ("", "Aborted") and write.name in known.targets.values():
             yield f"S6 {write.name} was created again while its seat was reserved"
     elif write.verb == "patch" and write.done:
         yield from _patch(write, known)
@@ -137,9 +140,6 @@ def _status(write: ApiWrite, known: _Deployment) -> Iterator[str]:
             known.label_off.clear()
             known.deleted.clear()
     known.record = after
-    known.departing = frozenset(
-        f"{write.name}-{d['roleName']}-r{d['replicaOrdinal']}-m0" for d in departing if "replicaOrdinal" in d
-    )
 
 
 def _moved(write: ApiWrite, known: _Deployment, before: Raw, after: Raw) -> Iterator[str]:
@@ -169,7 +169,7 @@ def _moved(write: ApiWrite, known: _Deployment, before: Raw, after: Raw) -> Iter
 def _cleared(write: ApiWrite, known: _Deployment, departing: Iterable[Raw]) -> Iterator[str]:
     """The record went away, or gave way to another one."""
     late = {uid for departure in departing for uid in departure.get("uids") or ()}
-    if known.deleted and known.state != "Settling" and not known.deleted <= late:
+    if known.deleted and not known.terminating and known.state != "Settling" and not known.deleted <= late:
         yield f"S5 an operation was dropped in {known.state} after a delete of its target had been accepted"
 
 

@@ -158,15 +158,17 @@ class Routers:
         """Addresses that stay listed though their label is off."""
         self.open: dict[str, int] = {}
         self.unreachable = False
+        self.unremovable = False
+        """Whether only the API that removes rows cannot be reached."""
         self.removals: list[str] = []
         """Addresses that were asked to be removed by API."""
         self._client = client
         self._namespace = namespace
 
     async def __call__(self, method: str, url: str, *, timeout: float) -> tuple[int, bytes]:
-        if self.unreachable:
-            raise UnreachableError(f"{url}: connection refused")
         parts = urlsplit(url)
+        if self.unreachable or (self.unremovable and method == "POST"):
+            raise UnreachableError(f"{url}: connection refused")
         if parts.path == "/remove_worker":
             worker = urlsplit(parse_qs(parts.query)["url"][0]).hostname or ""
             self.removals.append(worker)

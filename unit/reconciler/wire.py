@@ -101,16 +101,16 @@ async def straight(call: Call, send: Send) -> Response:
 class Wire:
     """A Client on another one. What it carried stays in the book; `between` may be replaced at any time.
 
-    Without `recording` calls are only counted while they are open: for what plays the rest of the cluster.
+    `own`: whether it is the controller's; the rest of the cluster is played over one that is not.
     """
 
-    def __init__(self, client: Client, book: Book, clock: VirtualClock, *, recording: bool = True) -> None:
+    def __init__(self, client: Client, book: Book, clock: VirtualClock, *, own: bool = True) -> None:
         self.between: Between = straight
         self.dead = False
         self._client = client
         self._book = book
         self._clock = clock
-        self._recording = recording
+        self._own = own
 
     async def die(self) -> Response:
         """As if the process had been killed here: nothing that it awaits comes back any more."""
@@ -145,7 +145,7 @@ class Wire:
             return response
 
         self._book.open += 1
-        self._book.calls += self._recording
+        self._book.calls += self._own
         try:
             return await self.between(call, send)
         finally:
@@ -155,20 +155,20 @@ class Wire:
         if not call.writes:
             return
         self._book.noted(call, answer)
-        if self._recording:
-            self._book.writes.append(
-                ApiWrite(
-                    verb=call.verb,
-                    resource=call.resource,
-                    namespace=call.namespace,
-                    name=call.name,
-                    subresource=call.subresource,
-                    body=call.body or {},
-                    answer=answer,
-                    code=code,
-                    at=self._clock.now().latest,
-                )
+        self._book.writes.append(
+            ApiWrite(
+                verb=call.verb,
+                resource=call.resource,
+                namespace=call.namespace,
+                name=call.name,
+                subresource=call.subresource,
+                body=call.body or {},
+                answer=answer,
+                code=code,
+                at=self._clock.now().latest,
+                own=self._own,
             )
+        )
 
     async def stream_lines(
         self, path: str, *, query: Mapping[str, str], inactivity: float

@@ -8,18 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from itertools import count
 from random import Random
 from typing import Any, Final
 
+import yaml
+
 from apis.v1alpha1 import labels
 from controller.assembly import Controller
-from controller.cluster.client import Client
+from controller.cluster.client import Client, Response
 from controller.cluster.reads import get
-from controller.cluster.resources import DEPLOYMENTS, EVENTS, MODEL_DEPLOYMENTS, PODS, Resource
+from controller.cluster.resources import (
+    DEPLOYMENTS,
+    EVENTS,
+    MODEL_DEPLOYMENTS,
+    PODS,
+    ROLE_BINDINGS,
+    ROLES,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    Resource,
+)
 from controller.cluster.writes import MERGE_PATCH
 from controller.snapshot import PodView
 from controller.telemetry.metrics import Metrics
@@ -27,7 +39,7 @@ from unit.api_server.objects import routed
 from unit.cluster.virtual_clock import VirtualClock
 from unit.invariants import ApiWrite, violations
 from unit.reconciler.outside import Engines, Kubelet, Routers, make_namespace, pods_in
-from unit.reconciler.wire import Between, Book, Wire, straight
+from unit.reconciler.wire import Between, Book, Call, Send, Wire, straight
 
 NAME: Final = "chat"
 KEEPER, TARGET = "chat-server-r0-m0", "chat-server-r1-m0"
@@ -48,7 +60,7 @@ class World:
         self.clock = VirtualClock(start=datetime.now(UTC), error=CLOCK_ERROR)
         self.book = Book()
         # The test's own hand: counted while its calls are open, but none of the controller's.
-        self.api = Wire(client, self.book, self.clock, recording=False)
+        self.api = Wire(client, self.book, self.clock, own=False)
         self.kubelet = Kubelet(self.api, namespace, self.clock)
         self.routers = Routers(self.api, namespace)
         self.engines = Engines()
@@ -84,7 +96,7 @@ class World:
         """End the process where it stands; nothing of its memory remains."""
         if self._process is None:
             return
-        process, self._process, self._controller = self._process, None, None
+        process, self._process, self._controller, self._wire = self._process, None, None, None
         process.cancel()
         await asyncio.wait({process})
         if not process.cancelled():
@@ -104,6 +116,18 @@ class World:
         self.between = between
         if self._wire is not None:
             self._wire.between = between
+
+    def once_stored(self, wanted: str, act: Callable[[], Awaitable[object]]) -> None:
+        """Stand between, and act when an operation has been stored in that state for the first time."""
+        pending = [act]
+
+        async def between(call: Call, send: Send) -> Response:
+            answer = await send()
+            if call.stores_state == wanted and pending:
+                await pending.pop()()
+            return answer
+
+        self.interpose(between)
 
     async def die(self) -> Any:
         """For `between`: kill the process in the middle of a call."""
@@ -156,7 +180,14 @@ class World:
             if await self.kubelet.act():
                 continue
             if not await self._step(limit):
-                raise AssertionError(f"{what or 'the condition'} did not come within {within:g} s: {found}")
+                raise AssertionError(
+                    f"{what or 'the condition'} did not come within {within:g} s: {self._tell(found)}"
+                )
+
+    def _tell(self, deployment: Raw) -> str:
+        last = "\n".join(str(write) for write in self.writes()[-12:])
+        status = yaml.safe_dump(deployment.get("status"), sort_keys=False)
+        return f"the last writes were\n{last}\nand the status is\n{status}"
 
     async def let_pass(self, seconds: float) -> None:
         """Let so much time pass, whatever happens in it."""
@@ -262,13 +293,26 @@ class World:
         names = [pod["metadata"]["name"] for pod in await pods_in(self.api, self.namespace)]
         return sorted(name for name in names if "-router-" not in name)
 
+    async def owned_objects(self, *, uid: str | None = None) -> list[tuple[Resource, str]]:
+        """What stands around the Pods, of the deployment of this UID, or of any."""
+        found = []
+        for resource in (SERVICES, DEPLOYMENTS, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS):
+            answer = await self.api.request("GET", resource.path(namespace=self.namespace))
+            for raw in answer.body["items"]:
+                owners = [owner["uid"] for owner in raw["metadata"].get("ownerReferences") or ()]
+                if owners and uid in (None, *owners):
+                    found.append((resource, raw["metadata"]["name"]))
+        return found
+
     async def event_reasons(self) -> list[str]:
         found = await self.api.request("GET", EVENTS.path(namespace=self.namespace))
-        return [event["reason"] for event in found.body["items"]]
+        events = sorted(found.body["items"], key=lambda event: str(event["eventTime"]))
+        return [event["reason"] for event in events]
 
     def writes(self, *, since: int = 0, events: bool = False) -> list[ApiWrite]:
         """What the controller asked to be written; the Events only if they are wanted."""
-        return [write for write in self.book.writes[since:] if events or write.resource != "events"]
+        own = [write for write in self.book.writes[since:] if write.own]
+        return [write for write in own if events or write.resource != "events"]
 
     @property
     def mark(self) -> int:
@@ -277,7 +321,8 @@ class World:
 
     def assert_sound(self) -> None:
         """No invariant was broken, and no pass met a defect."""
-        assert violations(self.writes()) == []
+        broken = violations(self.book.writes)
+        assert not broken, "\n".join(broken)
         for metrics in self._metrics:
             defects = metrics.registry.get_sample_value("ebb_reconciles_total", {"outcome": "error"})
             assert not defects, "a pass met a defect; the log has it"
@@ -314,14 +359,23 @@ def phase(deployment: Raw) -> str:
     return str((deployment.get("status") or {}).get("phase", ""))
 
 
-def operation(deployment: Raw) -> Raw | None:
-    found: Raw | None = (deployment.get("status") or {}).get("retirement")
-    return found
+def operation(deployment: Mapping[str, Any]) -> Raw:
+    """`status.retirement`, empty without one."""
+    return (deployment.get("status") or {}).get("retirement") or {}
 
 
-def state(deployment: Raw) -> str:
+def state(deployment: Mapping[str, Any]) -> str:
     """The state of the operation, "" without one."""
-    return str((operation(deployment) or {}).get("state", ""))
+    return str(operation(deployment).get("state", ""))
+
+
+def states_stored(writes: Sequence[ApiWrite]) -> list[str]:
+    """The states that an operation was stored in, in order and without repetition; "" is a cleared record."""
+    found = [""]
+    for write in writes:
+        if write.is_of("modeldeployments", "status") and write.done and state(write.answer) != found[-1]:
+            found.append(state(write.answer))
+    return found[1:]
 
 
 def condition(deployment: Raw, kind: str) -> Raw:
