@@ -171,9 +171,9 @@ class Reconciler:
         await self._retiring.act(snapshot, operation, step)
         if snapshot.spec is not None and not snapshot.deployment.paused:
             await self._clean_up_unused(others)
-        shown = self._retiring.rationed(snapshot.key, operation, step.operation)
+        shown, rationed = self._retiring.rationed(snapshot.key, operation, step.operation)
         result = await self._ordinary(replace(snapshot, operation=shown), waiting)
-        return Result(after=_earliest(result.after, _until(step, snapshot)), sentence=step.sentence)
+        return Result(after=_earliest(result.after, rationed, _until(step, snapshot)), sentence=step.sentence)
 
     async def _move(
         self, snapshot: Snapshot, stored: Operation, moved: Operation, step: Step, waiting: str

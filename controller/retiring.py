@@ -87,14 +87,19 @@ class Retiring:
                 remove_rows=step.remove_rows,
             )
 
-    def rationed(self, key: Key, stored: Operation, progressed: Operation) -> Operation:
-        """The running figures as they may be written now: each write costs every watcher."""
-        unchanged = replace(progressed, last_read_at=stored.last_read_at) == stored
+    def rationed(self, key: Key, stored: Operation, progressed: Operation) -> tuple[Operation, float | None]:
+        """The running figures as they may be written now, since each write costs every watcher.
+
+        Also says in how many seconds what is held back may be written, None when nothing is.
+        """
+        if replace(progressed, last_read_at=stored.last_read_at) == stored:
+            return stored, None
         now = self._clock.monotonic()
-        if unchanged or now - self._progress_written.get(key, float("-inf")) < PROGRESS_SECONDS:
-            return stored
+        left = self._progress_written.get(key, float("-inf")) + PROGRESS_SECONDS - now
+        if left > 0:
+            return stored, left
         self._progress_written[key] = now
-        return progressed
+        return progressed, None
 
     async def _delete(self, snapshot: Snapshot, operation: Operation, target: Target) -> None:
         """One delete with the recorded UID. Its answer is remembered: it decides whether an abort may still be."""
