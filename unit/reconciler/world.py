@@ -129,7 +129,7 @@ class World:
 
         self.interpose(between)
 
-    async def die(self) -> Any:
+    async def die(self) -> Response:
         """For `between`: kill the process in the middle of a call."""
         assert self._wire is not None
         return await self._wire.die()
