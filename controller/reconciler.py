@@ -39,6 +39,8 @@ from controller.telemetry.metrics import Metrics
 
 RETRY_SECONDS: Final = 30.0
 """When something that the API server refused is tried again though nothing changed."""
+TROUBLE_SECONDS: Final = 2.0
+"""The same while a budget runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +170,15 @@ class Reconciler:
             return await self._finish(snapshot, operation, step)
         if _moved(operation, step.operation):
             return await self._move(snapshot, operation, step.operation, step, waiting)
-        await self._retiring.act(snapshot, operation, step)
+        trouble = await self._retiring.act(snapshot, operation, step)
         if snapshot.spec is not None and not snapshot.deployment.paused:
             await self._clean_up_unused(others)
-        shown, rationed = self._retiring.rationed(snapshot.key, operation, step.operation)
+        progressed = replace(step.operation, reason=trouble) if trouble else step.operation
+        shown, rationed = self._retiring.rationed(snapshot.key, operation, progressed)
         result = await self._ordinary(replace(snapshot, operation=shown), waiting)
-        return Result(after=_earliest(result.after, rationed, _until(step, snapshot)), sentence=step.sentence)
+        again = TROUBLE_SECONDS if trouble else None
+        after = _earliest(result.after, rationed, again, _until(step, snapshot))
+        return Result(after=after, sentence=trouble or step.sentence)
 
     async def _move(
         self, snapshot: Snapshot, stored: Operation, moved: Operation, step: Step, waiting: str
@@ -190,6 +195,9 @@ class Reconciler:
             )
             for event in step.events:
                 self._emit(snapshot, event)
+            if moved.state is State.ABORTED:
+                # Nothing more is asked of it: an observation that was due must not be made.
+                self._retiring.forget(snapshot.key)
         return Result(after=0.0, sentence=step.sentence)
 
     async def _finish(self, snapshot: Snapshot, operation: Operation, step: Step) -> Result:

@@ -70,10 +70,17 @@ class Retiring:
             preflight=refusals,
         )
 
-    async def act(self, snapshot: Snapshot, operation: Operation, step: Step) -> None:
-        """The idempotent work of the stored state: labels, then deletes, then the next observation."""
+    async def act(self, snapshot: Snapshot, operation: Operation, step: Step) -> str:
+        """The idempotent work of the stored state: labels, then deletes, then the next observation.
+
+        Returns why a label could not be taken off, "" when there is no such trouble: the budgets bound it, and an abort
+        has to tell it.
+        """
         for pod in step.label_off:
-            await self._pods.withhold(pod)
+            try:
+                await self._pods.withhold(pod)
+            except (ApiError, NoAnswerError) as error:
+                return f"the eligibility label of {pod.name} could not be taken off: {error}"
         for target in step.delete:
             await self._delete(snapshot, operation, target)
         if step.observe is not Observe.NOTHING:
@@ -86,6 +93,7 @@ class Retiring:
                 within=left,
                 remove_rows=step.remove_rows,
             )
+        return ""
 
     def rationed(self, key: Key, stored: Operation, progressed: Operation) -> tuple[Operation, float | None]:
         """The running figures as they may be written now, since each write costs every watcher.

@@ -77,6 +77,8 @@ class _Deployment:
     """UIDs of targets whose eligibility label went off during this operation."""
     deleted: set[str] = field(default_factory=set)
     """UIDs of targets of this operation for which a delete was accepted."""
+    begun: bool = False
+    """Whether a delete of this operation was sent and not definitely refused."""
 
     @property
     def state(self) -> str:
@@ -139,6 +141,7 @@ def _status(write: ApiWrite, known: _Deployment) -> Iterator[str]:
                 yield f"S5 an operation began in state {after['state']}"
             known.label_off.clear()
             known.deleted.clear()
+            known.begun = False
     known.record = after
 
 
@@ -188,10 +191,11 @@ def _delete(write: ApiWrite, known: _Deployment) -> Iterator[str]:
         yield f"S1 {write.name} was to be deleted, but its UID {write.uid} is no target"
     elif known.state != "Deleting":
         yield f"S2 {write.name} was to be deleted in state {known.state}"
-    elif not known.deleted and known.record:
+    elif not known.begun and known.record:
         yield from _aged(write, known.record.get("evidenceAt"), OLDEST_ACTED_ON, "the first delete was sent")
-    if write.done and write.uid in known.targets:
-        known.deleted.add(write.uid)
+    if write.uid in known.targets:
+        known.begun |= not 400 <= write.code < 500
+        known.deleted |= {write.uid} if write.done else set()
 
 
 def _patch(write: ApiWrite, known: _Deployment) -> Iterator[str]:

@@ -11,11 +11,20 @@ import pytest
 from controller.cluster.client import Client, Response
 from unit.invariants import ApiWrite
 from unit.reconciler.wire import Call, Send, straight
-from unit.reconciler.world import KEEPER, TARGET, Raw, World, new_world, operation, settled, states_stored
+from unit.reconciler.world import (
+    KEEPER,
+    TARGET,
+    WHOLE_PATH,
+    Raw,
+    World,
+    new_world,
+    operation,
+    settled,
+    states_stored,
+)
 
 pytestmark = pytest.mark.control_plane
 
-PATH: Final = ["Admitted", "Disqualified", "Withdrawing", "Draining", "Deleting", "Settling", ""]
 AT_ONCE: Final = 6
 """Worlds that run beside each other: most of a case is waiting for the API server."""
 
@@ -55,7 +64,7 @@ async def crash(client: Client, number: int, when: When, unperturbed: Raw) -> No
         await world.start()
         await world.until(settled)
         writes = world.writes(since=mark)
-        assert states_stored(writes) == PATH
+        assert states_stored(writes) == WHOLE_PATH
         assert len(clocks(writes)) == 1, "startedAt or deadline moved"
         assert {write.uid for write in writes if write.verb == "delete"} == {target.uid}
         assert await world.pod(KEEPER) == keeper, "the keeper was written to"

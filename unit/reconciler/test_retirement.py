@@ -14,6 +14,7 @@ from unit.reconciler.world import (
     KEEPER,
     NAME,
     TARGET,
+    WHOLE_PATH,
     World,
     condition,
     labelled,
@@ -28,7 +29,6 @@ from unit.reconciler.world import (
 pytestmark = pytest.mark.control_plane
 
 THIRD: Final = "chat-server-r2-m0"
-WHOLE_PATH: Final = ["Admitted", "Disqualified", "Withdrawing", "Draining", "Deleting", "Settling", ""]
 UNRENDERABLE: Final = {"op": "add", "path": "/spec/roles/0/extraArgs", "value": ["--a=b", "word"]}
 """The CRD lets this edit through; the controller sees that `word` would be read as a model."""
 

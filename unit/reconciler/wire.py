@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from apis.v1alpha1 import labels
-from controller.cluster.client import ApiError, Client, Response
+from controller.cluster.client import ApiError, Client, NoAnswerError, Response
 from controller.cluster.resources import DEPLOYMENTS, MODEL_DEPLOYMENTS, PODS, SERVICES
 from controller.cluster.store import Raw, version_of
 from unit.cluster.virtual_clock import VirtualClock
@@ -132,7 +132,11 @@ class Wire:
             return await self.die()
         call = Call.of(method, path, body)
 
+        arrived = False
+
         async def send() -> Response:
+            nonlocal arrived
+            arrived = True
             try:
                 response = await self._client.request(
                     method, path, query=query, body=body, content_type=content_type, timeout=timeout
@@ -140,14 +144,17 @@ class Wire:
             except ApiError as error:
                 self._record(call, error.status, {})
                 raise
-            if call.writes:
-                self._record(call, response.status, response.body)
+            self._record(call, response.status, response.body)
             return response
 
         self._book.open += 1
         self._book.calls += self._own
         try:
             return await self.between(call, send)
+        except (ApiError, NoAnswerError) as error:
+            if not arrived:
+                self._record(call, error.status if isinstance(error, ApiError) else 0, {})
+            raise
         finally:
             self._book.open -= 1
 

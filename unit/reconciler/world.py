@@ -43,6 +43,8 @@ from unit.reconciler.wire import Between, Book, Call, Send, Wire, straight
 
 NAME: Final = "chat"
 KEEPER, TARGET = "chat-server-r0-m0", "chat-server-r1-m0"
+WHOLE_PATH: Final = ["Admitted", "Disqualified", "Withdrawing", "Draining", "Deleting", "Settling", ""]
+"""The states of a retirement that meets no obstacle; "" is the cleared record."""
 PATIENCE: Final = 30.0
 """Real seconds after which a world that does not get quiet is taken for stuck."""
 CLOCK_ERROR: Final = 0.3
@@ -207,9 +209,10 @@ class World:
     # --- what a user does ---------------------------------------------------------------------------------------
 
     async def create(self, **changes: Any) -> Raw:
-        """A ModelDeployment `chat` of two replicas behind a router, or what `changes` say of its spec."""
+        """A ModelDeployment `chat` of two replicas behind a router; `changes` of its spec, None takes a field out."""
         body = routed(replicas_of(2))
-        body["spec"] |= changes
+        spec = body["spec"] | changes
+        body["spec"] = {field: value for field, value in spec.items() if value is not None}
         return await self.apply(body)
 
     async def apply(self, body: Raw) -> Raw:
