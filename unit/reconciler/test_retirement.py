@@ -14,6 +14,7 @@ from unit.reconciler.world import (
     KEEPER,
     NAME,
     TARGET,
+    THIRD,
     WHOLE_PATH,
     World,
     condition,
@@ -28,7 +29,6 @@ from unit.reconciler.world import (
 
 pytestmark = pytest.mark.control_plane
 
-THIRD: Final = "chat-server-r2-m0"
 UNRENDERABLE: Final = {"op": "add", "path": "/spec/roles/0/extraArgs", "value": ["--a=b", "word"]}
 """The CRD lets this edit through; the controller sees that `word` would be read as a model."""
 

@@ -42,7 +42,7 @@ from unit.reconciler.outside import Engines, Kubelet, Routers, make_namespace, p
 from unit.reconciler.wire import Between, Book, Call, Send, Wire, straight
 
 NAME: Final = "chat"
-KEEPER, TARGET = "chat-server-r0-m0", "chat-server-r1-m0"
+KEEPER, TARGET, THIRD = "chat-server-r0-m0", "chat-server-r1-m0", "chat-server-r2-m0"
 WHOLE_PATH: Final = ["Admitted", "Disqualified", "Withdrawing", "Draining", "Deleting", "Settling", ""]
 """The states of a retirement that meets no obstacle; "" is the cleared record."""
 PATIENCE: Final = 30.0
@@ -209,11 +209,8 @@ class World:
     # --- what a user does ---------------------------------------------------------------------------------------
 
     async def create(self, **changes: Any) -> Raw:
-        """A ModelDeployment `chat` of two replicas behind a router; `changes` of its spec, None takes a field out."""
-        body = routed(replicas_of(2))
-        spec = body["spec"] | changes
-        body["spec"] = {field: value for field, value in spec.items() if value is not None}
-        return await self.apply(body)
+        """Create the `manifest`."""
+        return await self.apply(manifest(**changes))
 
     async def apply(self, body: Raw) -> Raw:
         body["metadata"]["namespace"] = self.namespace
@@ -309,7 +306,7 @@ class World:
 
     async def event_reasons(self) -> list[str]:
         found = await self.api.request("GET", EVENTS.path(namespace=self.namespace))
-        events = sorted(found.body["items"], key=lambda event: str(event["eventTime"]))
+        events = sorted(found.body["items"], key=lambda event: int(event["metadata"]["resourceVersion"]))
         return [event["reason"] for event in events]
 
     def writes(self, *, since: int = 0, events: bool = False) -> list[ApiWrite]:
@@ -351,6 +348,14 @@ async def new_world(client: Client, *, started: bool = True) -> AsyncIterator[Wo
     finally:
         await world.kill()
     world.assert_sound()
+
+
+def manifest(**changes: Any) -> Raw:
+    """A ModelDeployment `chat` of two replicas behind a router; `changes` of its spec, None takes a field out."""
+    body = routed(replicas_of(2))
+    spec = body["spec"] | changes
+    body["spec"] = {field: value for field, value in spec.items() if value is not None}
+    return body
 
 
 def replicas_of(replicas: int, **fields: Any) -> Raw:
