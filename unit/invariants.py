@@ -102,9 +102,11 @@ def violations(writes: Iterable[ApiWrite]) -> list[str]:
 
 def _check(write: ApiWrite, deployments: dict[tuple[str, str], _Deployment]) -> Iterator[str]:
     if write.resource == labels.PLURAL:
-        known = deployments.setdefault((write.namespace, write.name), _Deployment())
-        if write.done and write.answer.get("metadata"):
-            known.terminating = bool(write.answer["metadata"].get("deletionTimestamp"))
+        key = (write.namespace, write.name)
+        if write.verb == "create" or key not in deployments:
+            deployments[key] = _Deployment()
+        known = deployments[key]
+        known.terminating |= write.done and write.verb == "delete"
         if write.own and write.subresource == "status":
             yield from _status(write, known)
         return
@@ -128,7 +130,8 @@ def _status(write: ApiWrite, known: _Deployment) -> Iterator[str]:
         yield f"S2 the status of {write.name} was written without the version that was read"
     if not write.done:
         return
-    status = write.answer.get("status") or {}
+    # An audit log may hold requests alone; what was accepted is what was sent.
+    status = (write.answer or write.body).get("status") or {}
     before, after = known.record, status.get("retirement")
     departing = status.get("departing") or []
     if before and after and _uids(before) == _uids(after):

@@ -8,13 +8,14 @@ from typing import Final, Literal
 
 import pytest
 
-from controller.cluster.client import Client, Response
+from controller.cluster.client import Response
 from unit.invariants import ApiWrite
 from unit.reconciler.wire import Call, Send, straight
 from unit.reconciler.world import (
     KEEPER,
     TARGET,
     WHOLE_PATH,
+    Clients,
     Raw,
     World,
     new_world,
@@ -39,9 +40,9 @@ async def retire(world: World) -> tuple[list[ApiWrite], Raw]:
     return world.writes(since=mark, events=True), await world.deployment()
 
 
-async def crash(client: Client, number: int, when: When, unperturbed: Raw) -> None:
+async def crash(clients: Clients, number: int, when: When, unperturbed: Raw) -> None:
     """One life: killed at the write of that number, started anew at once, and then to the end."""
-    async with new_world(client) as world:
+    async with new_world(clients) as world:
         await world.ready()
         keeper, target = await world.pod(KEEPER), await world.pod(TARGET)
         left = number
@@ -87,9 +88,9 @@ def without_times(deployment: Raw) -> Raw:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_crash_around_every_write(client: Client, when: When) -> None:
+async def test_crash_around_every_write(clients: Clients, when: When) -> None:
     """B4 Killed before or after any write of 2→1: the same operation ends as if nothing had happened, S1 to S6 kept."""
-    async with new_world(client) as world:
+    async with new_world(clients) as world:
         await world.ready()
         writes, unperturbed = await retire(world)
     assert len(writes) > 10
@@ -98,7 +99,7 @@ async def test_crash_around_every_write(client: Client, when: When) -> None:
     async def one(number: int, write: ApiWrite) -> None:
         async with room:
             try:
-                await crash(client, number, when, unperturbed)
+                await crash(clients, number, when, unperturbed)
             except BaseException as error:
                 error.add_note(f"killed {when} write {number}: {write}")
                 raise

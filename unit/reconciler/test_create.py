@@ -7,12 +7,12 @@ from typing import Any, Final
 import pytest
 
 from apis.v1alpha1 import labels
-from controller.cluster.client import Client
 from controller.cluster.resources import DEPLOYMENTS, MODEL_DEPLOYMENTS, SERVICES
 from unit.reconciler.world import (
     KEEPER,
     NAME,
     TARGET,
+    Clients,
     World,
     condition,
     labelled,
@@ -143,9 +143,9 @@ class TestSomebodyElses:
         assert (await world.pod(TARGET)).owner_uid == found["metadata"]["uid"]
 
 
-async def test_controller_that_starts_later(client: Client) -> None:
+async def test_controller_that_starts_later(clients: Clients) -> None:
     """A deployment made while no controller ran is brought up by the first that comes."""
-    async with new_world(client, started=False) as world:
+    async with new_world(clients, started=False) as world:
         await world.create()
         await world.start()
         await world.until(lambda d: phase(d) == "Ready")

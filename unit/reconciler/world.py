@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from itertools import count
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import yaml
 
@@ -54,20 +54,27 @@ Raw = dict[str, Any]
 _serial = count()
 
 
+class Clients(NamedTuple):
+    """Two identities: of the test, which may do anything, and of the controller, which may do what its role says."""
+
+    admin: Client
+    controller: Client
+
+
 class World:
     """The namespace, what plays the cluster in it, and the controller process that runs at the moment."""
 
-    def __init__(self, client: Client, namespace: str) -> None:
+    def __init__(self, clients: Clients, namespace: str) -> None:
         self.namespace = namespace
         self.clock = VirtualClock(start=datetime.now(UTC), error=CLOCK_ERROR)
         self.book = Book()
         # The test's own hand: counted while its calls are open, but none of the controller's.
-        self.api = Wire(client, self.book, self.clock, own=False)
+        self.api = Wire(clients.admin, self.book, self.clock, own=False)
         self.kubelet = Kubelet(self.api, namespace, self.clock)
         self.routers = Routers(self.api, namespace)
         self.engines = Engines()
         self.between: Between = straight
-        self._client = client
+        self._client = clients.controller
         self._metrics: list[Metrics] = []
         self._wire: Wire | None = None
         self._controller: Controller | None = None
@@ -337,10 +344,10 @@ async def _run(controller: Controller) -> None:
 
 
 @asynccontextmanager
-async def new_world(client: Client, *, started: bool = True) -> AsyncIterator[World]:
+async def new_world(clients: Clients, *, started: bool = True) -> AsyncIterator[World]:
     """A namespace of its own; at the end everything that happened in it must have been sound."""
-    world = World(client, f"world-{next(_serial)}")
-    await make_namespace(client, world.namespace)
+    world = World(clients, f"world-{next(_serial)}")
+    await make_namespace(clients.admin, world.namespace)
     try:
         if started:
             await world.start()
