@@ -40,14 +40,14 @@ class TestGivenUp:
 
     async def test_busy_to_the_end(self, world: World) -> None:
         """A5, D1, D3 Busy for all of draining: Aborted with what it held, served again, left in peace, redeclared."""
-        await world.ready()
+        await world.ready(retirement=SHORTEST | {"drainSeconds": 60, "totalSeconds": 77})
         uid = (await world.pod(TARGET)).uid
         world.engines.in_flight[TARGET] = 3
         await world.scale(1)
-        found = await world.until(lambda d: state(d) == "Aborted", within=300)
-        assert 240 <= world.clock.monotonic() < 260
+        found = await world.until(lambda d: state(d) == "Aborted", within=100)
+        assert 65 <= world.clock.monotonic() < 70
         reason = operation(found)["reason"]
-        assert "draining did not finish within 240 s: the engine holds 3 in flight" in reason
+        assert "draining did not finish within 60 s: the engine holds 3 in flight" in reason
         assert f"kubectl delete pod {TARGET}" in reason
         assert condition(found, "RemovalsSettled")["reason"] == "RetirementAborted"
         await still_serves(world, uid)
@@ -203,7 +203,7 @@ class TestDeletes:
 
     async def test_refused_to_the_end(self, world: World) -> None:
         """Refused until the deadline: Aborted with the server's sentence; evidence is fresh for every attempt."""
-        await world.ready()
+        await world.ready(retirement=SHORTEST)
         uid = (await world.pod(TARGET)).uid
 
         async def refuse(call: Call, send: Send) -> Response:
@@ -213,8 +213,8 @@ class TestDeletes:
 
         world.interpose(refuse)
         await world.scale(1)
-        found = await world.until(lambda d: state(d) == "Aborted", within=320)
-        assert 300 <= world.clock.monotonic() < 310
+        found = await world.until(lambda d: state(d) == "Aborted")
+        assert 27 <= world.clock.monotonic() < 31
         assert "every delete was refused: pods" in operation(found)["reason"]
         assert "no deletes today" in operation(found)["reason"]
         await still_serves(world, uid)
@@ -242,7 +242,7 @@ class TestDeletes:
     @pytest.mark.parametrize("done", [True, False], ids=["after it was done", "before it was done"])
     async def test_without_an_answer(self, world: World, done: bool) -> None:
         """No answer to the delete, whether it had its effect or not: it goes on and never aborts."""
-        await world.ready()
+        await world.ready(retirement=SHORTEST)
         attempts = 0
 
         async def swallow(call: Call, send: Send) -> Response:
@@ -251,14 +251,15 @@ class TestDeletes:
                 attempts += 1
                 if done:
                     await send()
-                if done or attempts < 200:
+                if done or attempts < 20:
                     raise NoAnswerError("DELETE: the connection was reset")
             return await send()
 
         world.interpose(swallow)
         await world.scale(1)
-        await world.until(settled, within=600)
-        # Not done, it is repeated every two seconds, also past the deadline of 300 s, which aborts nothing any more.
-        assert attempts == (1 if done else 200)
+        await world.until(settled)
+        # Not done, it is repeated every two seconds, also past the deadline of 27 s, which aborts nothing any more.
+        assert attempts == (1 if done else 20)
+        assert done or world.clock.monotonic() > 40
         assert "Aborted" not in states_stored(world.writes())
         assert await world.pod_names() == [KEEPER]

@@ -70,6 +70,8 @@ class Book:
     calls: int = 0
     open: int = 0
     """Requests under way."""
+    stirred: int = 0
+    """Writes to Pods and Deployments, which is what the kubelet looks at."""
     latest: dict[str, int] = field(default_factory=dict)
     """Plural -> the newest version of an object that the controller watches."""
     gone: dict[str, tuple[str, str, str]] = field(default_factory=dict)
@@ -111,12 +113,18 @@ class Wire:
         self._book = book
         self._clock = clock
         self._own = own
+        self._under_way: set[asyncio.Task[Response]] = set()
 
     async def die(self) -> Response:
         """As if the process had been killed here: nothing that it awaits comes back any more."""
         self.dead = True
         never: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         return await never
+
+    async def drained(self) -> None:
+        """Wait until everything that was sent has had its effect."""
+        if self._under_way:
+            await asyncio.wait(self._under_way)
 
     async def request(
         self,
@@ -134,9 +142,7 @@ class Wire:
 
         arrived = False
 
-        async def send() -> Response:
-            nonlocal arrived
-            arrived = True
+        async def carry() -> Response:
             try:
                 response = await self._client.request(
                     method, path, query=query, body=body, content_type=content_type, timeout=timeout
@@ -146,6 +152,15 @@ class Wire:
                 raise
             self._record(call, response.status, response.body)
             return response
+
+        async def send() -> Response:
+            nonlocal arrived
+            arrived = True
+            # What has left the process arrives, though the process may be killed before the answer does.
+            carrying = asyncio.create_task(carry())
+            self._under_way.add(carrying)
+            carrying.add_done_callback(self._under_way.discard)
+            return await asyncio.shield(carrying)
 
         self._book.open += 1
         self._book.calls += self._own
@@ -161,6 +176,7 @@ class Wire:
     def _record(self, call: Call, code: int, answer: Raw) -> None:
         if not call.writes:
             return
+        self._book.stirred += call.resource in (PODS.plural, DEPLOYMENTS.plural)
         self._book.noted(call, answer)
         self._book.writes.append(
             ApiWrite(

@@ -38,7 +38,7 @@ from controller.telemetry.metrics import Metrics
 from unit.api_server.objects import routed
 from unit.cluster.virtual_clock import VirtualClock
 from unit.invariants import ApiWrite, violations
-from unit.reconciler.outside import Engines, Kubelet, Routers, make_namespace, pods_in
+from unit.reconciler.outside import Engines, Kubelet, Routers, list_in, make_namespace
 from unit.reconciler.wire import Between, Book, Call, Send, Wire, straight
 
 NAME: Final = "chat"
@@ -70,8 +70,8 @@ class World:
         self.book = Book()
         # The test's own hand: counted while its calls are open, but none of the controller's.
         self.api = Wire(clients.admin, self.book, self.clock, own=False)
-        self.kubelet = Kubelet(self.api, namespace, self.clock)
-        self.routers = Routers(self.api, namespace)
+        self.kubelet = Kubelet(self.api, namespace, self.book, self.clock)
+        self.routers = Routers(self.api, namespace, self.book)
         self.engines = Engines()
         self.between: Between = straight
         self._client = clients.controller
@@ -103,13 +103,15 @@ class World:
 
     async def kill(self) -> None:
         """End the process where it stands; nothing of its memory remains."""
-        if self._process is None:
+        if self._process is None or self._controller is None or self._wire is None:
             return
-        process, self._process, self._controller, self._wire = self._process, None, None, None
-        process.cancel()
-        await asyncio.wait({process})
-        if not process.cancelled():
-            await process
+        self._process.cancel()
+        self._controller.queue.shut_down()
+        await asyncio.wait({self._process})
+        await self._wire.drained()
+        ended, self._process, self._controller, self._wire = self._process, None, None, None
+        if not ended.cancelled():
+            await ended
 
     async def restart(self) -> None:
         await self.kill()
@@ -297,7 +299,7 @@ class World:
 
     async def pod_names(self) -> list[str]:
         """The engines' Pods."""
-        names = [pod["metadata"]["name"] for pod in await pods_in(self.api, self.namespace)]
+        names = [pod["metadata"]["name"] for pod in await list_in(self.api, self.book, PODS, self.namespace)]
         return sorted(name for name in names if "-router-" not in name)
 
     async def owned_objects(self, *, uid: str | None = None) -> list[tuple[Resource, str]]:
