@@ -26,7 +26,7 @@ from unit.reconciler.world import (
 
 pytestmark = pytest.mark.control_plane
 
-AT_ONCE: Final = 30
+AT_ONCE: Final = 12
 """Worlds that run beside each other: most of a case is waiting for the API server."""
 
 When = Literal["before", "after"]
