@@ -5,11 +5,15 @@ replaced at the version that was read. What the API server answers is applied to
 that the next pass does not decide on what this one has already changed. Nothing is repeated here: who failed
 decides again, on what is true then.
 
-All methods return the object as the API server answered it and raise ApiError or NoAnswerError.
+Before each write the fence is asked for how long this process may still act; no write waits longer than that.
+
+All methods return the object as the API server answered it and raise ApiError or NoAnswerError, or what the fence
+raises.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -18,16 +22,27 @@ from controller.cluster.resources import PODS, Resource
 
 MERGE_PATCH: Final = "application/merge-patch+json"
 
+WRITE_SECONDS: Final = 10.0
+"""How long the answer to a write is waited for."""
+
 Applied = Callable[[Resource, dict[str, Any]], None]
+
+Fence = Callable[[], float]
+"""Seconds for which this process may still act; raises when there are none."""
+
+
+def unfenced() -> float:
+    """The fence of a process that needs nobody's leave."""
+    return math.inf
 
 
 class Writer:
     """Writes through a Client; `applied(resource, object)` is told the outcome of each success."""
 
-    def __init__(self, client: Client, *, applied: Applied, timeout: float = 10.0) -> None:
+    def __init__(self, client: Client, *, applied: Applied, fence: Fence = unfenced) -> None:
         self._client = client
         self._applied = applied
-        self._timeout = timeout
+        self._fence = fence
 
     async def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str) -> dict[str, Any]:
         """Create an object. 409 AlreadyExists: somebody has the name, perhaps our own earlier attempt."""
@@ -99,8 +114,9 @@ class Writer:
     async def _write(
         self, method: str, resource: Resource, path: str, *, body: Any, content_type: str = "application/json"
     ) -> dict[str, Any]:
+        timeout = min(WRITE_SECONDS, self._fence())
         answer = await self._client.request(
-            method, path, body=body, content_type=content_type, timeout=self._timeout
+            method, path, body=body, content_type=content_type, timeout=timeout
         )
         found: dict[str, Any] = answer.body
         # A finished delete is answered with a Status, which is no object to remember.
