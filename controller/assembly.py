@@ -6,7 +6,7 @@ A process gives it a real API server, real routers and engines; tests of the who
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
 from typing import Any
 
@@ -15,6 +15,7 @@ import structlog
 from controller.caches import Caches, Key
 from controller.clock import Clock
 from controller.cluster.client import ApiError, Client, NoAnswerError
+from controller.cluster.leader import UNELECTED, Leadership, LeaseLostError
 from controller.cluster.resources import EVENTS
 from controller.cluster.work_queue import ShutDownError, WorkQueue
 from controller.cluster.writes import Writer
@@ -29,7 +30,10 @@ from controller.telemetry.metrics import Metrics
 
 
 class Controller:
-    """Informers, queue and workers of one process. `instance` names it in its Events."""
+    """Informers, queue and workers of one process. `instance` names it in its Events.
+
+    `leadership` is asked before everything that destroys; without one the process is taken for the only one.
+    """
 
     def __init__(
         self,
@@ -42,6 +46,7 @@ class Controller:
         metrics: Metrics,
         instance: str,
         namespace: str | None = None,
+        leadership: Leadership = UNELECTED,
     ) -> None:
         self.queue: WorkQueue[Key] = WorkQueue(clock=clock, random=random)
         self.caches = Caches(
@@ -50,7 +55,7 @@ class Controller:
         self._clock = clock
         self._metrics = metrics
         self._group: asyncio.TaskGroup | None = None
-        writer = Writer(client, applied=self.caches.applied)
+        writer = Writer(client, applied=self.caches.applied, fence=leadership.left)
         pods = Pods(client=client, writer=writer)
         self._events = EventRecorder(
             create=lambda namespace, event: writer.create(EVENTS, event, namespace=namespace),
@@ -65,6 +70,14 @@ class Controller:
             clock=clock,
             wake=self.queue.add,
             spawn=self._spawn,
+            fence=leadership.left,
+        )
+        retiring = Retiring(
+            client=client,
+            pods=pods,
+            observer=observer,
+            clock=clock,
+            handing_over=lambda: leadership.handing_over,
         )
         self._reconciler = Reconciler(
             client=client,
@@ -72,33 +85,39 @@ class Controller:
             writer=writer,
             infrastructure=Infrastructure(client=client, caches=self.caches, writer=writer),
             pods=pods,
-            retiring=Retiring(client=client, pods=pods, observer=observer, clock=clock),
+            retiring=retiring,
             events=self._events,
             clock=clock,
             metrics=metrics,
         )
+        metrics.watch_leader(lambda: float(leadership.leads))
         metrics.watch_queue(lambda: float(len(self.queue)))
         metrics.watch_informers({i.resource.plural: i.silent_for for i in self.caches.informers})
 
-    def start(self, group: asyncio.TaskGroup, *, workers: int) -> asyncio.Task[None]:
+    def start(
+        self, group: asyncio.TaskGroup, *, workers: int, lead: Callable[[], Awaitable[None]] | None = None
+    ) -> asyncio.Task[None]:
         """Start every loop in `group`, which ends with the first that fails.
 
-        The task returned ends once the queue is shut down and the passes under way are over.
+        Workers begin once `lead` returns, which is called with warm caches. The task returned ends once the queue is
+        shut down and the passes under way are over.
         """
         self._group = group
         for informer in self.caches.informers:
             self._spawn(informer.run(), f"informer {informer.resource.plural}")
         self._spawn(self._events.run(), "events")
-        return self._spawn(self._work(workers), "workers")
+        return self._spawn(self._work(workers, lead), "workers")
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         assert self._group is not None, "nothing runs before start"
         return self._group.create_task(work, name=name)
 
-    async def _work(self, count: int) -> None:
+    async def _work(self, count: int, lead: Callable[[], Awaitable[None]] | None) -> None:
         """Start the workers once every cache has had its first list: an empty cache is not an empty cluster."""
         for informer in self.caches.informers:
             await informer.synced.wait()
+        if lead is not None:
+            await lead()
         await asyncio.gather(*(self._worker() for _ in range(count)))
 
     async def _worker(self) -> None:
@@ -117,6 +136,8 @@ class Controller:
                 log.warning(
                     "a pass failed and comes again", deployment="/".join(key), after=wait, error=str(error)
                 )
+            except LeaseLostError:
+                raise  # nothing that this process knows may be acted on any more
             except Exception:
                 # A defect that one object triggers must not stop the others: logged whole, counted, and tried again.
                 outcome = "error"

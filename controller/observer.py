@@ -18,6 +18,7 @@ from apis.v1alpha1 import labels
 from controller.clock import Clock, Instant
 from controller.cluster.client import ApiError, Client, NoAnswerError
 from controller.cluster.reads import list_pods
+from controller.cluster.writes import Fence, unfenced
 from controller.member_reader.preflight import MemberTarget
 from controller.member_reader.verdict import Reading
 from controller.retirement_planner.evidence import Evidence, Round
@@ -103,8 +104,13 @@ class Observer:
         clock: Clock,
         wake: Callable[[Key], None],
         spawn: Spawn,
+        fence: Fence = unfenced,
     ) -> None:
-        """`spawn` starts a task under supervision: one that fails must end the process, not an operation silently."""
+        """`spawn` starts a task under supervision: one that fails must end the process, not an operation silently.
+
+        `fence` is asked before anything is taken out of a router.
+        """
+        self._fence = fence
         self._spawn = spawn
         self._client = client
         self._readers = readers
@@ -266,9 +272,8 @@ class Observer:
             surroundings = await self._surroundings(subject, ROUTER_SECONDS)
             for router in surroundings.routers:
                 if router.name == row.router:
-                    await subject.adapter.remove(
-                        router, row.address, fetch=self._fetch, timeout=ROUTER_SECONDS
-                    )
+                    timeout = min(ROUTER_SECONDS, self._fence())
+                    await subject.adapter.remove(router, row.address, fetch=self._fetch, timeout=timeout)
         except (ApiError, NoAnswerError, UnreachableError) as error:
             self._log.warning(
                 "a row was not removed", router=row.router, address=row.address, error=str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -29,7 +30,17 @@ PROGRESS_SECONDS: Final = 10.0
 class Retiring:
     """Gathers facts for and carries out the steps of operations; decides nothing itself."""
 
-    def __init__(self, *, client: Client, pods: Pods, observer: Observer, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        client: Client,
+        pods: Pods,
+        observer: Observer,
+        clock: Clock,
+        handing_over: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`handing_over`: whether a write of the process that led before this one may still be on its way."""
+        self._handing_over = handing_over
         self._client = client
         self._pods = pods
         self._observer = observer
@@ -68,6 +79,7 @@ class Retiring:
             settle_seconds=subject.adapter.abilities.settle_seconds,
             evidence=self._observer.evidence(snapshot.key, operation),
             preflight=refusals,
+            handing_over=self._handing_over(),
         )
 
     async def act(self, snapshot: Snapshot, operation: Operation, step: Step) -> str:

@@ -61,6 +61,15 @@ class Settings(BaseModel):
         pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
         description="The one namespace to look after; default all of them.",
     )
+    leader_elect: bool | None = Field(
+        default=None,
+        description="Act only while holding the Lease; default in a cluster yes, on a kubeconfig no.",
+    )
+    lease_namespace: str | None = Field(
+        default=None,
+        pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
+        description="Where the Lease ebb-controller is; default the controller's own namespace.",
+    )
     bind: Annotated[Address, BeforeValidator(_address)] = Field(
         default=Address("", 8080),
         description="Where /healthz, /readyz and /metrics are served, as host:port.",

@@ -52,6 +52,16 @@ def run(
         str | None,
         typer.Option("--namespace", "-n", help="The one namespace to look after; default all of them."),
     ] = None,
+    leader_elect: Annotated[
+        bool | None,
+        typer.Option(
+            "--leader-elect/--no-leader-elect",
+            help="Act only while holding the Lease ebb-controller; default in a cluster yes, on a kubeconfig no.",
+        ),
+    ] = None,
+    lease_namespace: Annotated[
+        str | None, typer.Option(help="Where the Lease is; default the controller's own namespace.")
+    ] = None,
     bind: Annotated[
         str,
         typer.Option(metavar="HOST:PORT", help="Where /healthz, /readyz and /metrics are served."),
@@ -71,6 +81,8 @@ def run(
         "kubeconfig": kubeconfig,
         "context": context,
         "namespace": namespace,
+        "leader_elect": leader_elect,
+        "lease_namespace": lease_namespace,
         "bind": bind,
         "workers": workers,
         "log_format": log_format,
@@ -85,10 +97,11 @@ def run(
     from controller import runtime
     from controller.cluster.client import ApiError, NoAnswerError
     from controller.cluster.credentials import CredentialsError
+    from controller.cluster.leader import LeaseLostError
 
     try:
         runtime.run(settings)
-    except (ApiError, NoAnswerError, CredentialsError) as error:
+    except (ApiError, NoAnswerError, CredentialsError, LeaseLostError) as error:
         _fail(str(error))
 
 

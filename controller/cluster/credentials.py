@@ -49,6 +49,8 @@ class Credentials:
         self.ssl_context: ssl.SSLContext | None = None
         self.namespace: str = _namespace(loader)
         """What a command means that names no namespace: the context's, the Pod's own, else `default`."""
+        self.in_cluster: bool = loader is None
+        """Whether this is the service account of the Pod that the process runs in."""
         self._configuration = configuration
         self._loader = loader
         self._monotonic = monotonic

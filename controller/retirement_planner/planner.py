@@ -89,6 +89,8 @@ class Facts:
     evidence: Evidence = field(default_factory=Evidence)
     preflight: Mapping[str, Reading] = field(default_factory=lambda: MappingProxyType({}))
     """UID -> the refusal that the Pod itself shows before anything is asked of it."""
+    handing_over: bool = False
+    """A delete by the process that led before this one may still be on its way: `Deleting` is not taken back."""
 
     @property
     def present(self) -> dict[str, PodView]:
@@ -234,14 +236,14 @@ def _deleting(operation: Operation, facts: Facts, now: Instant) -> Step:
     remaining = tuple(t for t in operation.targets if t.uid in present and t.uid not in terminating)
     if past_the_point:
         return _past_the_point(operation, facts, now, remaining)
-    if facts.cancelled:
+    if facts.cancelled and not facts.handing_over:
         return _cancel(operation)
-    if now.is_surely_past(operation.deadline):
+    if now.is_surely_past(operation.deadline) and not facts.handing_over:
         refusals = sorted(set(facts.evidence.deletes.values()) - {""})
         why = f"every delete was refused: {refusals[0]}" if refusals else budgets.step_name(operation)
         return _abort(operation, why)
     if operation.evidence_at is None or now.age_of(operation.evidence_at) > budgets.EVIDENCE_DELETE_SECONDS:
-        return _prove_again(operation, facts, now)
+        return replace(_prove_again(operation, facts, now), wake_at=now.latest + timedelta(seconds=2))
     sentence = "the members are deleted by UID"
     return Step(operation, sentence, delete=remaining, wake_at=now.latest + timedelta(seconds=2))
 

@@ -30,8 +30,13 @@ class Metrics:
         self._reconcile_seconds = Histogram(
             "ebb_reconcile_seconds", "How long a pass took.", buckets=SECONDS, registry=self.registry
         )
+        self._leader = Gauge(
+            "ebb_leader", "1 in the process that may act, 0 in one that stands by.", registry=self.registry
+        )
         self._queue_depth = Gauge(
-            "ebb_queue_depth", "Deployments that wait for a worker.", registry=self.registry
+            "ebb_queue_depth",
+            "Deployments that wait for a worker; in a process that stands by, those it would begin with.",
+            registry=self.registry,
         )
         self._transitions = Counter(
             "ebb_retirement_transitions",
@@ -68,6 +73,9 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
+
+    def watch_leader(self, leads: Callable[[], float]) -> None:
+        self._leader.set_function(leads)
 
     def watch_queue(self, depth: Callable[[], float]) -> None:
         self._queue_depth.set_function(depth)
