@@ -54,6 +54,14 @@ async def test_an_address_in_use_is_an_error() -> None:
                 pass
 
 
+@pytest.mark.parametrize(("leads", "figure"), [(True, 1.0), (False, 0.0)])
+def test_leadership_is_a_series(leads: bool, figure: float) -> None:
+    """ebb_leader says at each scrape whether this process may act."""
+    metrics = Metrics()
+    metrics.watch_leader(lambda: float(leads))
+    assert metrics.registry.get_sample_value("ebb_leader") == figure
+
+
 async def test_the_series_say_what_happened() -> None:
     """Passes, queue, retirements, API requests and silence are there under their names."""
     metrics = Metrics()

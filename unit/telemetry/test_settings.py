@@ -30,7 +30,8 @@ def test_anything_else_is_refused_with_its_text(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"namespace": "Not/One"}, {"namespace": ""}, {"workers": 0}, {"unknown": 1}]
+    "change",
+    [{"namespace": "Not/One"}, {"namespace": ""}, {"lease_namespace": "A"}, {"workers": 0}, {"unknown": 1}],
 )
 def test_impossible_settings_are_refused(change: dict[str, object]) -> None:
     """A namespace that cannot exist, no workers, or a setting nobody knows is refused."""
