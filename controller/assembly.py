@@ -118,7 +118,10 @@ class Controller:
             await informer.synced.wait()
         if lead is not None:
             await lead()
-        await asyncio.gather(*(self._worker() for _ in range(count)))
+        # A group, so that none goes on working when another has met the end of the lease.
+        async with asyncio.TaskGroup() as group:
+            for number in range(count):
+                group.create_task(self._worker(), name=f"worker {number}")
 
     async def _worker(self) -> None:
         log = structlog.get_logger("worker")
