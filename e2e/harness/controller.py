@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,15 +18,34 @@ from e2e.cluster import Cluster
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def free_port() -> int:
+    """A port of the loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 class ControllerProcess:
     """`python -m controller run` against a kubeconfig of the controller's own user."""
 
-    def __init__(self, cluster: Cluster, *, user: str, namespace: str, log: Path, port: int) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        user: str,
+        namespace: str,
+        log: Path,
+        port: int,
+        lease_namespace: str | None = None,
+    ) -> None:
+        """`lease_namespace`: where the Lease is that it must hold to act; it needs none when None."""
         self._cluster = cluster
         self._user = user
         self._namespace = namespace
         self._log = log
         self._port = port
+        self._lease_namespace = lease_namespace
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -43,16 +63,18 @@ class ControllerProcess:
             raise RuntimeError("the controller does not run")
         return self._process.pid
 
-    def start(self, *, seconds: float = 30.0) -> None:
+    def start(self, *, seconds: float = 60.0) -> None:
         """Start and wait until it is ready; its log is appended to."""
         kubeconfig = self._cluster.identity(self._user)
+        lease = self._lease_namespace
+        election = [] if lease is None else ["--leader-elect", "--lease-namespace", lease]
         with self._log.open("ab") as out:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "controller", "run"),
                     *("--kubeconfig", str(kubeconfig), "--bind", f"127.0.0.1:{self._port}"),
                     *("--log-format", "json", "--log-level", "debug"),
-                    *("--namespace", self._namespace),
+                    *("--namespace", self._namespace, *election),
                 ],
                 stdout=out,
                 stderr=out,
@@ -72,6 +94,26 @@ class ControllerProcess:
                 return bool(answer.status == 200)
         except OSError:
             return False
+
+    def leads(self) -> bool:
+        """Whether it says that it may act."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=2) as answer:
+            return b"\nebb_leader 1.0\n" in answer.read()
+
+    def suspend(self) -> None:
+        """SIGSTOP: it notices nothing, and nothing of it ends."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def wait(self, *, seconds: float) -> int:
+        """Wait until it has ended by itself; its exit code."""
+        if self._process is None:
+            raise RuntimeError("the controller does not run")
+        code = self._process.wait(timeout=seconds)
+        self._process = None
+        return code
 
     def kill(self) -> None:
         """SIGKILL: nothing is flushed, nothing is said goodbye to."""

@@ -48,6 +48,25 @@ def bind_user(cluster: Cluster, user: str) -> None:
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(binding))
 
 
+def bind_lease(cluster: Cluster, user: str, *, namespace: str) -> None:
+    """Let a user elect leaders in a namespace, by the very Role that the controller has in its own."""
+    role = yaml.safe_load((ROOT / "manifests" / "rbac" / "role.yaml").read_text())
+    role["metadata"]["namespace"] = namespace
+    binding = {
+        "apiVersion": role["apiVersion"],
+        "kind": "RoleBinding",
+        "metadata": {"name": user, "namespace": namespace},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "Role",
+            "name": role["metadata"]["name"],
+        },
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    }
+    for manifest in (role, binding):
+        cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+
+
 def install_controller(
     cluster: Cluster, *, only: str | None = None, progress: Callable[[str], None] = print
 ) -> None:
@@ -78,4 +97,4 @@ def install_controller(
 
 
 def remove_controller(cluster: Cluster) -> None:
-    cluster.kubectl("-n", NAMESPACE, "delete", "deployment", "ebb-controller", "--ignore-not-found")
+    cluster.kubectl("-n", NAMESPACE, "delete", "deployment,pdb", "ebb-controller", "--ignore-not-found")

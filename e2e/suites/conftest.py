@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from e2e.cluster import Cluster, ClusterError, down, get_cluster, up
 from e2e.harness.audit import without_uid
-from e2e.harness.controller import ControllerProcess
+from e2e.harness.controller import ControllerProcess, free_port
 from e2e.harness.install import bind_user, install_api
 from e2e.harness.scope import Scope
 from e2e.images import build
@@ -100,7 +99,7 @@ def controller(node: Cluster, scope: Scope, tmp_path: Path) -> Iterator[Controll
     bind_user(node, scope.user)
     log = tmp_path / "controller.log"
     with ControllerProcess(
-        node, user=scope.user, namespace=scope.namespace, log=log, port=_free_port()
+        node, user=scope.user, namespace=scope.namespace, log=log, port=free_port()
     ) as running:
         yield running
     tail = log.read_text(errors="replace").splitlines()[-60:]
@@ -111,10 +110,3 @@ def controller(node: Cluster, scope: Scope, tmp_path: Path) -> Iterator[Controll
         w for w in scope.writes() if w["verb"] == "delete" and w["objectRef"]["resource"] == "pods"
     ]
     assert without_uid(every_delete) == []
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -51,6 +52,16 @@ def ebb(scope: Scope, *arguments: str) -> str:
     return answer.stdout
 
 
+def assert_one_of_two_leads(scope: Scope) -> None:
+    """Both Pods of the installation are Ready, and the Lease bears the name of one of them."""
+    system = replace(scope, namespace=NAMESPACE)
+    pods = system.objects("pods", "app.kubernetes.io/name=ebb-controller")
+    names = [pod["metadata"]["name"] for pod in pods if not pod["metadata"].get("deletionTimestamp")]
+    assert len(names) == 2 and all(system.is_ready(name) for name in names)
+    holder = system.get("lease", "ebb-controller")["spec"]["holderIdentity"]
+    assert holder.partition("_")[0] in names
+
+
 async def stream_through_a_port_forward(scope: Scope) -> None:
     """The way in that the demo takes where Pods cannot be reached from this machine."""
     book = Book()
@@ -65,6 +76,7 @@ async def stream_through_a_port_forward(scope: Scope) -> None:
 async def test_scale_down_and_what_the_command_line_says(in_cluster: Scope) -> None:
     """2→1 by the controller in the cluster; `ebb status` and `ebb why` answer why it is still here and until when."""
     scope = in_cluster
+    assert_one_of_two_leads(scope)
     scope.apply(model_deployment("chat", namespace=scope.namespace))
     scope.wait_ready("chat")
     scope.wait_workers("chat", 2)
