@@ -58,17 +58,18 @@ class Pods:
             try:
                 await self._writer.create(PODS, pod, namespace=owner.namespace)
             except ApiError as error:
-                if not error.definite or error.status == 429:
-                    raise
                 reason = error.message
                 if error.already_exists:
                     reason = await self._why_taken(owner, pod["metadata"]["name"])
                 if reason:
                     refused.setdefault(f"{seat.role}/{seat.ordinal}: {reason}")
+                if not error.definite or error.status == 429:
+                    # A webhook that fails, or a server that is overloaded, would say the same about every other seat.
+                    break
         return tuple(refused)
 
     async def _why_taken(self, owner: Owner, name: str) -> str:
-        """ "" when the Pod of that name is leaving, or is ours and the cache has not seen it yet."""
+        """Empty when the Pod of that name is leaving, or is ours and the cache has not seen it yet."""
         holder = await get_pod(self._client, namespace=owner.namespace, name=name)
         if holder is None or holder.terminating or holder.owner_uid == owner.uid:
             return ""

@@ -106,6 +106,19 @@ async def test_hand_edits_are_put_right(world: World) -> None:
     assert labelled(await world.pod(TARGET))
 
 
+async def test_router_comes_and_goes(world: World) -> None:
+    """A router that the spec no longer names loses its Deployment and Service, and gets them back when it is named."""
+    await world.ready()
+    router = (await world.deployment())["spec"]["router"]
+    await world.edit({"op": "remove", "path": "/spec/router"})
+    found = await world.until(lambda d: "router" not in d["status"])
+    assert await world.get(DEPLOYMENTS, "chat-router") is None
+    assert await world.get(SERVICES, "chat-router") is None
+    assert found["status"]["endpoint"] == f"http://chat.{world.namespace}.svc:8000"
+    await world.edit({"op": "add", "path": "/spec/router", "value": router})
+    await world.until(lambda d: phase(d) == "Ready" and d["status"]["roleSummary"] == "1R2S")
+
+
 class TestSomebodyElses:
     """Objects of our names that are not ours."""
 

@@ -9,7 +9,7 @@ import pytest
 from apis.v1alpha1 import labels
 from controller.cluster.client import ApiError, Response
 from controller.cluster.resources import PODS, Resource
-from unit.reconciler.wire import Call, Send
+from unit.reconciler.wire import Call, Send, straight
 from unit.reconciler.world import (
     KEEPER,
     NAME,
@@ -213,6 +213,32 @@ async def test_refused_creation(world: World) -> None:
     assert await world.event_reasons() == []
     await world.delete(LIMIT_RANGES, "small")
     await world.until(lambda d: phase(d) == "Ready", within=3600)
+
+
+@pytest.mark.parametrize("status", [429, 500])
+async def test_creation_that_fails(world: World, status: int) -> None:
+    """A failing webhook or an overloaded server is told like a refusal, and nothing else waits for it."""
+    await world.ready()
+    failing = ApiError(
+        status=status, reason="InternalError", message="failed calling webhook pods.example.com"
+    )
+
+    async def fail(call: Call, send: Send) -> Response:
+        if call.is_("create", "pods"):
+            raise failing
+        return await send()
+
+    world.interpose(fail)
+    world.engines.in_flight[TARGET] = 1
+    await world.scale(1)
+    await world.until(lambda d: state(d) == "Draining")
+    await world.delete_pod(KEEPER)
+    found = await world.until(lambda d: condition(d, "RolesReady")["reason"] == "CreateRefused")
+    assert "failed calling webhook" in condition(found, "RolesReady")["message"]
+    world.engines.in_flight.clear()
+    await world.until(lambda d: not operation(d), within=20)
+    world.interpose(straight)
+    await world.until(lambda d: phase(d) == "Ready", within=35)
 
 
 async def test_lost_pod_while_refused(world: World) -> None:
