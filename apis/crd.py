@@ -15,7 +15,8 @@ import yaml
 
 from apis.v1alpha1 import labels
 from apis.v1alpha1.base import VALIDATIONS, Rule
-from apis.v1alpha1.model_deployment import LABEL_NAME, ModelDeploymentSpec
+from apis.v1alpha1.model_deployment import ModelDeploymentSpec
+from apis.v1alpha1.role import LABEL_NAME
 from apis.v1alpha1.status import ModelDeploymentStatus
 
 LONGEST_DEPLOYMENT_NAME: Final = 56
@@ -82,13 +83,21 @@ def _root_schema() -> dict[str, Any]:
         "type": "object",
         "required": ["spec"],
         "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
+            "apiVersion": {
+                "description": "The version of the API that this object is written in.",
+                "type": "string",
+            },
+            "kind": {"description": "ModelDeployment.", "type": "string"},
             # Also the name of a Service, so of narrower form than other names.
             "metadata": {
                 "type": "object",
                 "properties": {
-                    "name": {"type": "string", "maxLength": LONGEST_DEPLOYMENT_NAME, "pattern": LABEL_NAME}
+                    "name": {
+                        "description": "Also the name of the Service in front of the entry role.",
+                        "type": "string",
+                        "maxLength": LONGEST_DEPLOYMENT_NAME,
+                        "pattern": LABEL_NAME,
+                    }
                 },
             },
             "spec": schema_of(ModelDeploymentSpec.model_json_schema()),

@@ -30,6 +30,7 @@ from controller.cluster.resources import (
 )
 from controller.cluster.writes import Writer
 from controller.pod_renderer.owner import Owner
+from controller.pod_renderer.problems import Problem
 from controller.pod_renderer.router import render_router
 from controller.pod_renderer.services import render_services
 
@@ -68,12 +69,12 @@ class Infrastructure:
         self._caches = caches
         self._writer = writer
         self._aligned: dict[Key, dict[tuple[str, str], _Aligned]] = {}
-        self._problems: dict[Key, tuple[str, ...]] = {}
+        self._problems: dict[Key, tuple[Problem, ...]] = {}
         self._waiting: set[Key] = set()
         self._log = structlog.get_logger("infrastructure")
 
-    def problems(self, key: Key) -> tuple[str, ...]:
-        """Sentences about names that somebody else holds and about what the API server refused."""
+    def problems(self, key: Key) -> tuple[Problem, ...]:
+        """About names that somebody else holds and about what the API server refused."""
         return self._problems.get(key, ())
 
     def unfinished(self, key: Key) -> bool:
@@ -87,7 +88,7 @@ class Infrastructure:
 
     async def align(self, owner: Owner, spec: ModelDeploymentSpec) -> None:
         key = (owner.namespace, owner.name)
-        problems: list[str] = []
+        problems: list[Problem] = []
         self._waiting.discard(key)
         for wanted in [*render_services(owner, spec), *render_router(owner, spec)]:
             kind, name = wanted["kind"], wanted["metadata"]["name"]
@@ -96,10 +97,11 @@ class Infrastructure:
             except ApiError as error:
                 if not error.definite or error.status in (409, 429):
                     raise
-                problems.append(f"{kind} {name}: {error.message}")
+                problems.append(Problem(f"{kind} {name}", error.message))
                 continue
             if holder is Holder.STRANGER:
-                problems.append(f"metadata.name: a {kind} named {name} exists and belongs to somebody else")
+                reason = f"a {kind} named {name} exists and belongs to somebody else"
+                problems.append(Problem("metadata.name", reason))
             elif holder is Holder.PREDECESSOR:
                 self._waiting.add(key)
         self._problems[key] = tuple(problems)

@@ -11,7 +11,7 @@ from apis.v1alpha1.model_deployment import ModelDeploymentSpec
 from controller.caches import Key
 from controller.clock import Instant
 from controller.pod_renderer.owner import Owner
-from controller.pod_renderer.problems import parse_spec, spec_problems
+from controller.pod_renderer.problems import Problem, parse_spec, spec_problems
 from controller.retirement_planner.state import Operation, read_operation
 from controller.retirement_planner.targets import Removals, Wanted, removals
 from controller.snapshot import DeploymentView, PodView, Seat
@@ -24,7 +24,7 @@ class Snapshot:
 
     deployment: DeploymentView
     spec: ModelDeploymentSpec | None
-    problems: tuple[str, ...]
+    problems: tuple[Problem, ...]
     pods: tuple[PodView, ...]
     routers: tuple[PodView, ...]
     operation: Operation | None
@@ -105,10 +105,10 @@ def owner_of(deployment: DeploymentView) -> Owner:
     return Owner(name=deployment.name, namespace=deployment.namespace, uid=deployment.uid)
 
 
-def _read_spec(deployment: DeploymentView) -> tuple[ModelDeploymentSpec | None, tuple[str, ...]]:
+def _read_spec(deployment: DeploymentView) -> tuple[ModelDeploymentSpec | None, tuple[Problem, ...]]:
     """The spec when it can be rendered, else None and what is wrong with it."""
     parsed = parse_spec(deployment.raw["spec"])
     if not isinstance(parsed, ModelDeploymentSpec):
-        return None, tuple(str(problem) for problem in parsed)
+        return None, parsed
     problems = spec_problems(owner_of(deployment), parsed)
-    return (None if problems else parsed), tuple(str(problem) for problem in problems)
+    return (None if problems else parsed), problems

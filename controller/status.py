@@ -14,6 +14,7 @@ from apis.v1alpha1.conditions import ConditionType, Reason
 from apis.v1alpha1.model_deployment import ModelDeploymentSpec
 from apis.v1alpha1.status import LONGEST_MESSAGE
 from controller.clock import format_time
+from controller.pod_renderer.problems import Problem
 from controller.retirement_planner.state import Operation, State, write_operation
 from controller.retirement_planner.targets import Unhandled
 from controller.snapshot import DeploymentView, PodView, by_ordinal
@@ -82,8 +83,8 @@ class Picture:
 
     deployment: DeploymentView
     spec: ModelDeploymentSpec | None
-    problems: Sequence[str]
-    """Sentences, each with its field path; empty when the spec is valid."""
+    problems: Sequence[Problem]
+    """Empty when the spec is valid."""
     pods: Sequence[PodView]
     outdated: Sequence[PodView]
     operation: Operation | None
@@ -232,7 +233,9 @@ def _ready(picture: Picture, roles: Sequence[Mapping[str, Any]]) -> _Condition:
 
 def _spec_valid(picture: Picture) -> _Condition:
     if picture.problems:
-        return _Condition(ConditionType.SPEC_VALID, False, Reason.INVALID, "; ".join(picture.problems))
+        (reason, *others) = {problem.condition_reason for problem in picture.problems}
+        message = "; ".join(map(str, picture.problems))
+        return _Condition(ConditionType.SPEC_VALID, False, Reason.INVALID if others else reason, message)
     return _Condition(ConditionType.SPEC_VALID, True, Reason.VALID, "the spec can be rendered")
 
 

@@ -10,6 +10,7 @@ import pytest
 from apis.v1alpha1.conditions import REASONS, ConditionType, Reason
 from apis.v1alpha1.model_deployment import ModelDeploymentSpec
 from apis.v1alpha1.status import LONGEST_MESSAGE, ModelDeploymentStatus
+from controller.pod_renderer.problems import Problem
 from controller.retirement_planner.planner import admit
 from controller.retirement_planner.state import Operation, Policy, State
 from controller.retirement_planner.targets import Removal, Unhandled
@@ -150,15 +151,29 @@ def test_outdated_replicas_are_named_and_left() -> None:
 
 def test_invalid_spec_keeps_the_counts() -> None:
     """An invalid spec: the field path in the condition, and the rows of the Pods that still run."""
-    status = compute(spec=None, problems=("spec.roles[0].image: is required",))
+    status = compute(spec=None, problems=(Problem("spec.roles[0].image", "is required"),))
     found = condition(status, ConditionType.SPEC_VALID)
     assert found["status"] == "False" and "spec.roles[0].image" in found["message"]
     assert status["roles"][0]["ready"] == 2 and "updated" not in status["roles"][0]
 
 
+@pytest.mark.parametrize(
+    ("problems", "reason"),
+    [
+        ([Problem("spec.queueName", "later", Reason.NOT_SUPPORTED_YET)], "NotSupportedYet"),
+        ([Problem("spec.queueName", "later", Reason.NOT_SUPPORTED_YET), Problem("x", "wrong")], "Invalid"),
+    ],
+)
+def test_spec_that_comes_too_early(problems: list[Problem], reason: str) -> None:
+    """What this release does not carry out has a reason of its own, as long as nothing else is wrong."""
+    found = condition(compute(spec=None, problems=problems), ConditionType.SPEC_VALID)
+    assert (found["status"], found["reason"]) == ("False", reason)
+    assert "spec.queueName: later" in found["message"]
+
+
 def test_replicas_lost_under_an_invalid_spec_are_named() -> None:
     """An invalid spec is not refilled: what is missing is counted against what the spec declares."""
-    status = compute(spec=None, problems=("spec.roles[0].image: is required",), pods=PODS[:1])
+    status = compute(spec=None, problems=(Problem("spec.roles[0].image", "is required"),), pods=PODS[:1])
     found = condition(status, ConditionType.ROLES_READY)
     assert found["status"] == "False" and "server 1/2; lost ones are not made anew" in found["message"]
     assert status["phase"] == "Starting"
@@ -205,7 +220,7 @@ def test_every_reason_belongs_to_its_condition() -> None:
         compute(),
         compute(pods=(), router=RouterFacts(desired=1, ready=0)),
         compute(deployment=deployment(annotations={"ebb.dev/paused": "true"}), outdated=PODS),
-        compute(refused_creates=("no",), problems=("x",), spec=None),
+        compute(refused_creates=("no",), problems=(Problem("x", "y"),), spec=None),
         compute(operation=running(State.ABORTED)),
     ]
     for status in variants:

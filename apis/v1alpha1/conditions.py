@@ -63,7 +63,7 @@ class Reason(_Documented):
     )
     NOT_SUPPORTED_YET = (
         "NotSupportedYet",
-        "A removal of a kind that this release does not carry out; what it is about is left standing.",
+        "The message names what this release does not carry out; running replicas stay exactly as they are.",
     )
     WOULD_EMPTY_ENDPOINT = (
         "WouldEmptyEndpoint",
@@ -82,7 +82,7 @@ class Reason(_Documented):
 
 REASONS: dict[ConditionType, tuple[Reason, ...]] = {
     ConditionType.READY: (Reason.READY, Reason.NOT_READY, Reason.PAUSED),
-    ConditionType.SPEC_VALID: (Reason.VALID, Reason.INVALID),
+    ConditionType.SPEC_VALID: (Reason.VALID, Reason.INVALID, Reason.NOT_SUPPORTED_YET),
     ConditionType.ROLES_READY: (Reason.READY, Reason.NOT_READY, Reason.CREATE_REFUSED),
     ConditionType.REPLICAS_UP_TO_DATE: (Reason.UP_TO_DATE, Reason.ROLLOUT_NOT_AVAILABLE),
     ConditionType.REMOVALS_SETTLED: (

@@ -48,14 +48,17 @@ class OwnedFlag:
             return False
         return self.name.startswith(name) or bool(self.family and name.startswith(self.family))
 
-    def rule(self) -> Rule:
-        """The same for the API server, on the list of arguments."""
+    def rule(self, *, of: str = "self", unless: str = "") -> Rule:
+        """The same for the API server. `of` is the list of arguments as seen from where the rule stands; where
+        CEL `unless` holds, the flag is the user's."""
         this = f"'{self.name}'.startsWith({CEL_FLAG_NAME})"
         if self.family:
             this = f"({this} || {CEL_FLAG_NAME}.startsWith('{self.family}'))"
+        where = f"{unless} || " if unless else ""
         return Rule(
-            f"self.all(a, !({CEL_IS_FLAG} && {this}))",
+            f"{where}{of}.all(a, !({CEL_IS_FLAG} && {this}))",
             self.sentence,
+            path=of.removeprefix("self"),
             reason="FieldValueForbidden",
         )
 
@@ -68,6 +71,13 @@ ENGINE_FLAGS: Final = (
     OwnedFlag("--config", "a file could set what Ebb sets, unseen"),
 )
 """One list for vLLM and SGLang: neither has a flag of its own under the other's names."""
+
+DISAGGREGATION_FLAGS: Final = (
+    OwnedFlag("--kv-transfer-config", "Ebb sets it on Prefill and Decode roles"),
+    OwnedFlag("--disaggregation-mode", "Ebb sets it on Prefill and Decode roles"),
+    OwnedFlag("--disaggregation-bootstrap-port", "Ebb sets it on Prefill and Decode roles"),
+)
+"""Owned beside ENGINE_FLAGS on Prefill and Decode roles; on a Server role they are the user's."""
 
 ROUTER_FLAGS: Final = (
     OwnedFlag("--host", "the controller asks every router Pod at its own address"),
@@ -89,10 +99,25 @@ ROUTER_FLAGS: Final = (
     OwnedFlag(
         "--control-plane-api-keys", "a key in a command line is readable by everybody who may read Pods"
     ),
+)
+"""Of every router."""
+
+FORKED_FLAGS: Final = (
     OwnedFlag("--mini-lb", "that mode lists no replicas, so a withdrawal could never be confirmed"),
     OwnedFlag("--vllm-pd-disaggregation", "the replicas of a Server role are not prefill or decode ones"),
     OwnedFlag("--vllm-discovery-address", "replicas are discovered by Ebb's labels"),
 )
+"""Owned beside ROUTER_FLAGS with `vllm-router`, a fork of `sglang-gateway`, and with the latter."""
+
+LLM_D_FLAGS: Final = (
+    OwnedFlag("--endpoint-selector", "replicas are discovered by Ebb's labels"),
+    OwnedFlag("--endpoint-target-ports", "the port is the one that the roles serve on"),
+    OwnedFlag("--config-file", "a file could switch off what the controller reads"),
+    OwnedFlag("--secure-serving", "Envoy asks it in plain text inside the Pod"),
+    OwnedFlag("--grpc-health-port", "the probes ask there"),
+    OwnedFlag("--metrics-endpoint-auth", "the controller reads the metrics without a token"),
+)
+"""Owned beside ROUTER_FLAGS with `llm-d-router`."""
 
 SELECTORS_REFUSED: Final = "--*-selector is refused: replicas are discovered by Ebb's labels"
 

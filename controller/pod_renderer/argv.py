@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from apis.v1alpha1.engine import EngineName
 from apis.v1alpha1.flags import flag_name, is_tls_flag
-from apis.v1alpha1.model_deployment import EngineName, ModelDeploymentSpec, Role
+from apis.v1alpha1.model_deployment import ModelDeploymentSpec
+from apis.v1alpha1.role import Role
 
 ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - the Pod's own network namespace
 CLIENT_CERTIFICATES: Final = "--ssl-cert-reqs"
@@ -56,6 +58,8 @@ def _start(spec: ModelDeploymentSpec) -> list[str]:
                 spec.model.name,
                 "--enable-metrics",
             ]
+        case EngineName.CUSTOM:
+            raise ValueError("a Custom engine has no command line but the role's own `command`")
 
 
 def listener(role: Role) -> Listener:

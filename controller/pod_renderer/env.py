@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from apis.v1alpha1.base import ApiModel
-from apis.v1alpha1.model_deployment import Role
+from apis.v1alpha1.role import Role
 
 
 def engine_env(role: Role) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from apis.v1alpha1 import labels
-from apis.v1alpha1.model_deployment import DEFAULT_GRACE_SECONDS
+from apis.v1alpha1.role import DEFAULT_GRACE_SECONDS
 
 DIGITS: Final = 16
 

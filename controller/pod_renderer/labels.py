@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from apis.v1alpha1 import labels
-from apis.v1alpha1.model_deployment import Role
+from apis.v1alpha1.role import Role
 from controller.pod_renderer.owner import Owner
 
 

@@ -6,7 +6,8 @@ import posixpath
 from typing import Any, Final
 
 from apis.v1alpha1 import labels
-from apis.v1alpha1.model_deployment import DEFAULT_GRACE_SECONDS, ModelDeploymentSpec, Role
+from apis.v1alpha1.model_deployment import ModelDeploymentSpec
+from apis.v1alpha1.role import DEFAULT_GRACE_SECONDS, Role
 from controller.drain_hook.render import hook_facts, hook_lifecycle
 from controller.pod_renderer import argv
 from controller.pod_renderer.env import as_given, engine_env

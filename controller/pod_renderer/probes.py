@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from apis.v1alpha1.kubernetes import Protocol
-from apis.v1alpha1.model_deployment import Role
+from apis.v1alpha1.role import Role
 from controller.pod_renderer import argv
 
 PERIOD_SECONDS: Final = 10

@@ -6,6 +6,7 @@ older CRD. While there is a problem nothing is rendered, and running replicas st
 
 from __future__ import annotations
 
+import ipaddress
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +15,16 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from apis.v1alpha1 import owned
+from apis.v1alpha1.conditions import Reason
+from apis.v1alpha1.engine import EngineName
 from apis.v1alpha1.flags import flag_name
 from apis.v1alpha1.kubernetes import Protocol
-from apis.v1alpha1.model_deployment import ModelDeploymentSpec, Role
+from apis.v1alpha1.model_deployment import ModelDeploymentSpec
+from apis.v1alpha1.retirement import Retirement
+from apis.v1alpha1.role import Role
 from controller.pod_renderer import argv
 from controller.pod_renderer.owner import Owner
+from controller.pod_renderer.unsupported import unsupported
 
 LONGEST_ROLE_NAME: Final = 53
 """Of `<deployment>-<role>`: Pod names add the seat and must stay within 63 characters, to be host names."""
@@ -30,6 +36,8 @@ class Problem:
 
     path: str
     reason: str
+    condition_reason: Reason = Reason.INVALID
+    """Of the condition SpecValid, when every problem has it."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}"
@@ -55,16 +63,21 @@ def spec_problems(owner: Owner, spec: ModelDeploymentSpec) -> tuple[Problem, ...
 
 
 def _problems(owner: Owner, spec: ModelDeploymentSpec) -> Iterator[Problem]:
+    for path, sentence in unsupported(spec):
+        yield Problem(path, sentence, Reason.NOT_SUPPORTED_YET)
     names = [role.name for role in spec.roles]
     if spec.entry_role is not None and spec.entry_role not in names:
         yield Problem("spec.entryRole", f"no role is called {spec.entry_role!r}")
     if spec.router is not None:
-        yield from _arguments("spec.router.extraArgs", spec.router.extra_args or (), owned.ROUTER_FLAGS)
+        yield from _arguments("spec.router.extraArgs", spec.router.extra_args or (), spec.router.owned_flags)
         for index, argument in enumerate(spec.router.extra_args or ()):
             if (flag_name(argument) or "").endswith("-selector"):
                 yield Problem(f"spec.router.extraArgs[{index}]", owned.SELECTORS_REFUSED)
+    yield from _ignored_peers(spec.retirement)
     for index, role in enumerate(spec.roles):
         path = f"spec.roles[{index}]"
+        if spec.engine.name is EngineName.CUSTOM and role.command is None:
+            yield Problem(f"{path}.command", "with the engine Custom every role brings its command")
         full = owner.role_service_name(role.name)
         if len(full) > LONGEST_ROLE_NAME:
             yield Problem(
@@ -74,7 +87,7 @@ def _problems(owner: Owner, spec: ModelDeploymentSpec) -> Iterator[Problem]:
             yield Problem(f"{path}.servingPort", f"{role.serving_port!r} is not one of ports")
         elif spec.router is not None:
             yield from _routed(path, role, spec)
-        yield from _arguments(f"{path}.extraArgs", role.extra_args or (), owned.ENGINE_FLAGS)
+        yield from _arguments(f"{path}.extraArgs", role.extra_args or (), role.owned_flags)
         yield from _mounts(path, role)
 
 
@@ -115,6 +128,15 @@ def _routed(path: str, role: Role, spec: ModelDeploymentSpec) -> Iterator[Proble
             f"{path}.ports",
             f"behind a router all roles serve on one port: {served.port} here, {common} on role {first.name}",
         )
+
+
+def _ignored_peers(retirement: Retirement) -> Iterator[Problem]:
+    """What has the form of a network and is none, as 300.0.0.0/8, or names a host inside one, as 10.0.0.1/8."""
+    for index, peer in enumerate(retirement.ignore_peers or ()):
+        try:
+            ipaddress.ip_network(peer)
+        except ValueError as error:
+            yield Problem(f"spec.retirement.ignorePeers[{index}]", str(error))
 
 
 def _mounts(path: str, role: Role) -> Iterator[Problem]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from apis.v1alpha1.model_deployment import ModelDeploymentSpec, Role
+from apis.v1alpha1.model_deployment import ModelDeploymentSpec
+from apis.v1alpha1.role import Role
 from controller.pod_renderer import argv
 from controller.pod_renderer.labels import eligible, identity
 from controller.pod_renderer.owner import Owner

@@ -28,9 +28,23 @@ def with_role(**fields: Any) -> dict[str, Any]:
     return deployment(roles=[role(**fields)])
 
 
-def routed(*roles: dict[str, Any], **router: Any) -> dict[str, Any]:
+def routed(
+    *roles: dict[str, Any],
+    engine: dict[str, Any] | None = None,
+    retirement: dict[str, Any] | None = None,
+    **router: Any,
+) -> dict[str, Any]:
     """A valid object with a router, and with these roles if there are any."""
     given = list(roles) or [role()]
     return deployment(
-        router={"name": "vllm-router", "image": "router:1"} | router, roles=given, entryRole=given[0]["name"]
+        engine=engine or {"name": "vLLM"},
+        router={"name": "vllm-router", "image": "router:1"} | router,
+        retirement=retirement or {},
+        roles=given,
+        entryRole=given[0]["name"],
     )
+
+
+def own_engine(**metrics: Any) -> dict[str, Any]:
+    """A valid object with an engine that Ebb does not know, and where it publishes its figures."""
+    return deployment(engine={"name": "Custom", "metrics": metrics}, roles=[role(command=["serve"])])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from apis.v1alpha1 import labels
 from apis.v1alpha1.conditions import ConditionType, Reason
 from apis.v1alpha1.model_deployment import ModelDeploymentSpec
 from controller.clock import parse_time
@@ -199,6 +201,32 @@ async def test_an_invalid_edit_of_one_field_leaves_the_object(client: Client, st
         await patch(client, {"spec": {"entryRole": "none"}})
     path = MODEL_DEPLOYMENTS.path(namespace=NAMESPACE, name=NAME)
     assert (await client.request("GET", path)).body == stored
+
+
+def unexplained(schema: dict[str, Any], path: str) -> list[str]:
+    """Paths of fields that the published OpenAPI says nothing about."""
+    missing = []
+    for name, field in schema.get("properties", {}).items():
+        where = f"{path}.{name}"
+        missing += [where] if not field.get("description") else []
+        missing += unexplained(field, where)
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            missing += unexplained(schema[key], f"{path}[]")
+    return missing
+
+
+def test_explain(plane: ControlPlane) -> None:
+    """`kubectl explain` has a sentence for every field, and says what a user wants to know about one."""
+    published = json.loads(plane.kubectl("get", "--raw", f"/openapi/v3/apis/{labels.API_VERSION}"))
+    schema = published["components"]["schemas"][f"dev.ebb.{labels.VERSION}.{labels.KIND}"]
+    assert unexplained(schema, "") == []
+    plane.kubectl("api-resources", "--api-group", labels.GROUP)  # kubectl's cache may be older than the CRD
+    role = plane.kubectl("explain", "md.spec.roles")
+    for words in ("size\t<integer>", "Pods per replica, which share one fate", "-required-"):
+        assert words in role
+    kind = plane.kubectl("explain", "modeldeployments.spec.roles.kind")
+    assert kind.split("ENUM:")[1].split()[:3] == ["Server", "Prefill", "Decode"]
 
 
 async def test_columns(client: Client, stored: dict[str, Any], plane: ControlPlane) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -72,6 +73,15 @@ def test_every_object_of_the_status_keeps_unknown_fields() -> None:
     for path, node in nodes(schema()["properties"]["status"]):
         if "properties" in node and not path.startswith(".conditions"):
             assert node.get(PRESERVE) is True, path
+
+
+def test_every_field_is_explained() -> None:
+    """`kubectl explain` says a sentence about every field of the spec and the status."""
+    for path, node in nodes(schema()):
+        for name, field in node.get("properties", {}).items():
+            where = f"{path}.{name}"
+            if where != ".metadata":  # the API server describes it itself, and forbids to
+                assert re.fullmatch(r"[A-Z`].*\.", field.get("description", "")), where
 
 
 def test_nothing_in_the_status_has_a_default() -> None:

@@ -9,7 +9,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from apis.v1alpha1.model_deployment import ModelDeploymentSpec, Role
+from apis.v1alpha1.model_deployment import ModelDeploymentSpec
+from apis.v1alpha1.role import Role
 from apis.v1alpha1.status import ModelDeploymentStatus
 
 SAMPLES: Final = Path(__file__).parents[2] / "manifests" / "samples"
@@ -32,10 +33,14 @@ def test_defaults() -> None:
     assert spec.model_path == "m"
     assert spec.retirement.model_dump(by_alias=True, mode="json") == {
         "withoutRouter": "Hold",
+        "ignorePeers": None,
+        "disaggregated": "Refuse",
         "withdrawSeconds": 30,
         "drainSeconds": 240,
         "settleSeconds": 30,
         "totalSeconds": 300,
+        "maxMetricsBytes": 1048576,
+        "retry": "Never",
     }
 
 
@@ -73,8 +78,8 @@ def test_a_spec_cannot_be_changed() -> None:
 
 def test_fields_of_a_later_version() -> None:
     """A field that this version does not know is ignored in the spec and carried along in the status."""
-    spec = ModelDeploymentSpec.model_validate(RAW | {"queueName": "gold"})
-    assert "queueName" not in spec.model_dump(by_alias=True)
+    spec = ModelDeploymentSpec.model_validate(RAW | {"later": "gold"})
+    assert "later" not in spec.model_dump(by_alias=True)
     status = {"phase": "Ready", "later": {"a": 1}, "router": {"desired": 1, "draining": 2}}
     parsed = ModelDeploymentStatus.model_validate(status)
     assert parsed.model_dump(by_alias=True, exclude_none=True, mode="json") == status

@@ -67,7 +67,10 @@ def test_defaults_written_out_keep_the_hash(role: dict[str, Any]) -> None:
 def test_replicas_fields_do_not_reach_the_pod(role: dict[str, Any]) -> None:
     """Scaling a role, and editing how replicas retire or where the router is, leaves every seat's hash alone."""
     raw = spec(**role).model_dump(mode="json", by_alias=True, exclude_none=True)
-    edited = raw | {"retirement": {"drainSeconds": 20}, "router": {"name": "vllm-router", "image": "r"}}
+    edited = raw | {
+        "retirement": {"drainSeconds": 20, "retry": "Backoff"},
+        "router": {"name": "vllm-router", "image": "r"},
+    }
     edited["roles"] = [raw["roles"][0] | {"replicas": 7}]
     before, after = ModelDeploymentSpec.model_validate(raw), ModelDeploymentSpec.model_validate(edited)
     assert pod_hash(render_pod(OWNER, before, before.roles[0], ordinal=0)) == pod_hash(

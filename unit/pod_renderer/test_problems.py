@@ -5,16 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apis.v1alpha1.model_deployment import ModelDeploymentSpec
-from apis.v1alpha1.owned import ENGINE_FLAGS, ROUTER_FLAGS, OwnedFlag
+from apis.v1alpha1.owned import (
+    DISAGGREGATION_FLAGS,
+    ENGINE_FLAGS,
+    FORKED_FLAGS,
+    LLM_D_FLAGS,
+    ROUTER_FLAGS,
+    OwnedFlag,
+)
 from controller.pod_renderer.owner import Owner
 from controller.pod_renderer.problems import parse_spec, spec_problems
 from unit.pod_renderer.specs import OWNER, spec
 
 EXTRA = "spec.roles[0].extraArgs"
+UNHURRIED = settings(deadline=None)  # a busy machine is no failure
 
 
 def found(wanted: ModelDeploymentSpec, owner: Owner = OWNER) -> list[tuple[str, str]]:
@@ -36,6 +44,7 @@ def spellings(flag: OwnedFlag) -> st.SearchStrategy[list[str]]:
 
 
 @pytest.mark.parametrize("flag", ENGINE_FLAGS, ids=lambda flag: flag.name)
+@UNHURRIED
 @given(data=st.data())
 def test_owned_engine_flags(flag: OwnedFlag, data: st.DataObject) -> None:
     """Every spelling of a flag that Ebb sets is refused on every engine, at its place, naming a flag."""
@@ -47,12 +56,54 @@ def test_owned_engine_flags(flag: OwnedFlag, data: st.DataObject) -> None:
     assert repr(argument[0]) in reason
 
 
-@pytest.mark.parametrize("flag", ROUTER_FLAGS, ids=lambda flag: flag.name)
+@pytest.mark.parametrize("flag", DISAGGREGATION_FLAGS, ids=lambda flag: flag.name)
+@UNHURRIED
+@given(data=st.data())
+def test_owned_disaggregation_flags(flag: OwnedFlag, data: st.DataObject) -> None:
+    """On Prefill and Decode roles Ebb sets these; a Server role may pass them."""
+    argument = data.draw(spellings(flag))
+    kind = data.draw(st.sampled_from(["Prefill", "Decode"]))
+    assert f"{EXTRA}[0]" in [path for path, _ in found(spec(kind=kind, extraArgs=argument))]
+    assert found(spec(extraArgs=[flag.name, "x"])) == []
+
+
+def routers(flag: OwnedFlag) -> list[str]:
+    """Which routers a flag is owned with."""
+    llm_d = [] if flag in FORKED_FLAGS else ["llm-d-router"]
+    return llm_d if flag in LLM_D_FLAGS else ["vllm-router", "sglang-gateway", *llm_d]
+
+
+@pytest.mark.parametrize("flag", [*ROUTER_FLAGS, *FORKED_FLAGS, *LLM_D_FLAGS], ids=lambda flag: flag.name)
+@UNHURRIED
 @given(data=st.data())
 def test_owned_router_flags(flag: OwnedFlag, data: st.DataObject) -> None:
     """Every spelling of a flag that Ebb sets on the router is refused at its place."""
-    problems = found(spec(router={"extraArgs": data.draw(spellings(flag))}))
-    assert {path for path, _ in problems} == {"spec.router.extraArgs[0]"}
+    name = data.draw(st.sampled_from(routers(flag)))
+    problems = found(spec(router={"name": name, "extraArgs": data.draw(spellings(flag))}))
+    assert {path for path, _ in problems} - {"spec.router.name"} == {"spec.router.extraArgs[0]"}
+
+
+def test_a_flag_is_owned_with_its_router_alone() -> None:
+    """What one router calls by an owned name is free on another that does not know it."""
+    assert found(spec(router={"extraArgs": ["--config-file=x"]})) == []
+    problems = found(spec(router={"name": "llm-d-router", "extraArgs": ["--v", "4"]}))
+    assert [path for path, _ in problems] == ["spec.router.name"]
+
+
+@pytest.mark.parametrize("peer", ["300.0.0.0/8", "10.0.0.1/8", "10.0.0.0/33", "fd00::1/8", "1.2.3/8"])
+def test_peers_that_are_no_networks(peer: str) -> None:
+    """What only looks like a network is named with its place in the list."""
+    raw = spec().model_dump(mode="json", by_alias=True, exclude_none=True)
+    raw["retirement"] = {"withoutRouter": "ObserveConnections", "ignorePeers": ["10.0.0.0/8", peer]}
+    problems = dict(found(ModelDeploymentSpec.model_validate(raw)))
+    assert peer in problems["spec.retirement.ignorePeers[1]"]
+    assert "spec.retirement.ignorePeers[0]" not in problems
+
+
+def test_an_own_engine_without_a_command() -> None:
+    """There is nothing to run where a Custom engine's role, let in by an older CRD, has no command."""
+    paths = [path for path, _ in found(spec(engine="Custom"))]
+    assert paths == ["spec.engine.name", "spec.roles[0].command"]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +233,7 @@ def test_parse_spec_reads_what_the_server_sends() -> None:
 def test_parse_spec_names_every_field_that_is_wrong() -> None:
     """Each fault has the path of its own field, and a list is not blamed for its items."""
     problems = parse_spec(
-        {"model": {"name": "m"}, "engine": {"name": "Custom"}, "roles": [{"name": "a", "replicas": -1}]}
+        {"model": {"name": "m"}, "engine": {"name": "TGI"}, "roles": [{"name": "a", "replicas": -1}]}
     )
     assert isinstance(problems, tuple)
     assert {problem.path for problem in problems} == {
