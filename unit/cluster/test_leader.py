@@ -331,6 +331,20 @@ async def test_an_answer_that_is_lost(place: Place) -> None:
     assert first.elector.leads and first.elector.ends_at > TIMING.renew_seconds + 4
 
 
+async def test_renewals_that_take_nine_seconds(place: Place) -> None:
+    """B06-03 Every PUT is answered with 200 after 9 s: the right to act ends 10 s after the last good one began."""
+    first = await place.candidate("first")
+    second = await place.candidate("second")
+    first.process.delay = lambda: (9.0, 0.0)
+    await place.let_pass(TIMING.renew_seconds + 0.001)
+    assert not first.elector.leads and first.lost
+    await place.let_pass(40)
+    [taken] = [when for when, asker, _ in place.server.writes if asker == "second"][:1]
+    last = max(when for when, asker, _ in place.server.writes if asker == "first")
+    assert taken >= last + TIMING.lease_seconds, "what arrived late was counted with"
+    assert second.elector.leads
+
+
 async def test_an_edit_by_hand_is_no_loss(place: Place) -> None:
     """Somebody labels the Lease: the version moves, the holder is still the holder."""
     first = await place.candidate("first")
