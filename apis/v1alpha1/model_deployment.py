@@ -18,7 +18,7 @@ from apis.v1alpha1.role import Role
 from apis.v1alpha1.router import Router
 
 LEAST_LLM_D_WITHDRAW_SECONDS: Final = 25
-"""llm-d-router shows that it no longer selects a replica in its scrapes, which settle slowly."""
+"""It has no list of its replicas to ask for: its metrics show a withdrawal, some scrapes later."""
 
 
 class Model(ApiModel):
