@@ -61,10 +61,15 @@ def patch_for(desired: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, 
     return patch or None
 
 
+def amounts_equal(one: object, other: object) -> bool:
+    """Whether two quantities are worth the same, however they are written."""
+    return _amount(one) == _amount(other)
+
+
 def _amounts_differ(desired: Any, live: Any) -> bool:
     if not isinstance(desired, Mapping) or not isinstance(live, Mapping):
         return differs(desired, live)
-    return any(_amount(value) != _amount(live.get(key)) for key, value in desired.items())
+    return any(not amounts_equal(value, live.get(key)) for key, value in desired.items())
 
 
 def _amount(quantity: object) -> object:

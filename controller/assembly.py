@@ -24,6 +24,7 @@ from controller.observer import Observer, Readers
 from controller.pods import Pods
 from controller.reconciler import Reconciler
 from controller.retiring import Retiring
+from controller.rolling import Rolling
 from controller.routers.base import Fetch
 from controller.telemetry.events import EventRecorder
 from controller.telemetry.metrics import Metrics
@@ -86,6 +87,7 @@ class Controller:
             infrastructure=Infrastructure(client=client, caches=self.caches, writer=writer),
             pods=pods,
             retiring=retiring,
+            rolling=Rolling(pods=pods),
             events=self._events,
             clock=clock,
             metrics=metrics,

@@ -35,6 +35,22 @@ class Pods:
     async def delete(self, *, namespace: str, name: str, uid: str) -> None:
         await self._writer.delete_pod(namespace=namespace, name=name, uid=uid)
 
+    async def give_way(self, pod: PodView) -> None:
+        """Delete a Pod for its successor, with the grace it was created with; one that is gone already is no error.
+
+        One that was judged not to be Ready is deleted at that very version: if it serves by now, it is judged again.
+        """
+        try:
+            await self._writer.delete_pod(
+                namespace=pod.namespace,
+                name=pod.name,
+                uid=pod.uid,
+                resource_version=None if pod.ready else pod.resource_version,
+            )
+        except ApiError as error:
+            if not error.not_found:
+                raise
+
     async def clean_up(self, pods: Sequence[PodView], why: str) -> None:
         """Delete what serves nothing, at the very version that was judged: one that was bound or started meanwhile
         refuses with a conflict and is judged again."""

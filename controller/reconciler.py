@@ -22,17 +22,16 @@ from controller.cluster.reads import list_pods
 from controller.cluster.resources import MODEL_DEPLOYMENTS
 from controller.cluster.writes import Writer
 from controller.infrastructure import Infrastructure
-from controller.pod_renderer.hash import pod_hash
-from controller.pod_renderer.pod import render_pod
 from controller.pod_renderer.services import endpoint
 from controller.pods import Pods
 from controller.retirement_planner.planner import Event, Step, admit, advance
 from controller.retirement_planner.state import Operation, Policy, State
 from controller.retirement_planner.targets import Removal, would_empty_endpoint
 from controller.retiring import Retiring
-from controller.seats import SeatPlan, plan_seats
-from controller.situation import Snapshot
-from controller.snapshot import DeploymentView, PodView, Seat
+from controller.rolling import Rolling
+from controller.rollout_planner import RolloutPlan
+from controller.situation import Snapshot, render_seat, seats_of
+from controller.snapshot import DeploymentView, PodView
 from controller.status import Departure, Picture, RouterFacts, compute_status
 from controller.telemetry.events import EventRecorder
 from controller.telemetry.metrics import Metrics
@@ -63,6 +62,7 @@ class Reconciler:
         pods: Pods,
         infrastructure: Infrastructure,
         retiring: Retiring,
+        rolling: Rolling,
         events: EventRecorder,
         clock: Clock,
         metrics: Metrics,
@@ -73,6 +73,7 @@ class Reconciler:
         self._pods = pods
         self._infrastructure = infrastructure
         self._retiring = retiring
+        self._rolling = rolling
         self._events = events
         self._clock = clock
         self._metrics = metrics
@@ -110,7 +111,8 @@ class Reconciler:
         """The deployment from the cache; its Pods uncached as soon as anything may end in a delete."""
         snapshot = Snapshot.of(deployment, self._clock.now())
         cached = snapshot.with_pods(self._caches.pods(snapshot.key))
-        if cached.operation is None and not cached.departing and not cached.removals.replicas:
+        recorded = cached.operation is not None or cached.departing or cached.rollout
+        if not recorded and not cached.removals.replicas and not seats_of(cached).outdated:
             return cached
         live = await self._live_pods(deployment)
         return replace(snapshot.with_pods(live), now=self._clock.now())
@@ -130,7 +132,7 @@ class Reconciler:
         if snapshot.spec is None:
             waiting = "removals wait until the spec is valid" if candidates else ""
             return await self._ordinary(snapshot, waiting)
-        await self._clean_up_unused(candidates)
+        removing = await self._clean_up_unused(candidates)
         for removal in candidates:
             if not removal.ever_ran:
                 continue
@@ -138,15 +140,19 @@ class Reconciler:
                 removal, wanted=snapshot.wanted, pods=snapshot.pods, reserved=snapshot.reserved_uids
             )
             if gate:
-                return await self._ordinary(snapshot, gate)
+                return await self._ordinary(snapshot, gate, removing=removing)
             return await self._admit(snapshot, snapshot.spec, removal)
-        return await self._ordinary(snapshot, "")
+        return await self._ordinary(snapshot, "", removing=removing)
 
-    async def _clean_up_unused(self, removals: Sequence[Removal]) -> None:
-        """Replicas whose engine never ran have nothing to drain; they leave directly, also while an operation runs."""
-        for removal in removals:
-            if not removal.ever_ran:
-                await self._pods.clean_up(removal.pods, "it never ran")
+    async def _clean_up_unused(self, removals: Sequence[Removal]) -> bool:
+        """Replicas whose engine never ran have nothing to drain; they leave directly, also while an operation runs.
+
+        Returns whether there were any.
+        """
+        unused = [removal for removal in removals if not removal.ever_ran]
+        for removal in unused:
+            await self._pods.clean_up(removal.pods, "it never ran")
+        return bool(unused)
 
     async def _admit(self, snapshot: Snapshot, spec: ModelDeploymentSpec, removal: Removal) -> Result:
         operation = admit(
@@ -171,11 +177,12 @@ class Reconciler:
         if _moved(operation, step.operation):
             return await self._move(snapshot, operation, step.operation, step, waiting)
         trouble = await self._retiring.act(snapshot, operation, step)
+        removing = bool(step.delete)
         if snapshot.spec is not None and not snapshot.deployment.paused:
-            await self._clean_up_unused(others)
+            removing |= await self._clean_up_unused(others)
         progressed = replace(step.operation, reason=trouble) if trouble else step.operation
         shown, rationed = self._retiring.rationed(snapshot.key, operation, progressed)
-        result = await self._ordinary(replace(snapshot, operation=shown), waiting)
+        result = await self._ordinary(replace(snapshot, operation=shown), waiting, removing=removing)
         again = TROUBLE_SECONDS if trouble else None
         after = _earliest(result.after, rationed, again, _until(step, snapshot))
         return Result(after=after, sentence=trouble or step.sentence)
@@ -229,27 +236,37 @@ class Reconciler:
 
     # --- what every pass does ---------------------------------------------------------------------------
 
-    async def _ordinary(self, snapshot: Snapshot, waiting: str) -> Result:
+    async def _ordinary(self, snapshot: Snapshot, waiting: str, *, removing: bool = False) -> Result:
+        """`removing`: the pass takes capacity away, so no step of a rollout may take more."""
         snapshot = snapshot.without_departed()
         await self._restore_labels(snapshot)
         spec = snapshot.spec
         if spec is not None and not snapshot.deployment.paused:
-            await self._fill(snapshot, spec)
+            removing |= await self._fill(snapshot, spec)
             await self._infrastructure.align(snapshot.owner, spec)
         else:
             self._refused.pop(snapshot.key, None)
-        await self._store(snapshot, waiting)
-        again = self._refused.get(snapshot.key) or self._infrastructure.unfinished(snapshot.key)
-        return Result(after=RETRY_SECONDS if again else None, sentence=waiting)
+        rollout, undone = await self._rolling.act(self._plan_rollout(snapshot, begin=not removing))
+        begun = list(self._rolling.begun(snapshot, rollout))
+        if await self._store(snapshot, waiting, rollout):
+            for message in begun:
+                self._emit(snapshot, Event("Normal", "RolloutStep", message))
+        again = undone or self._refused.get(snapshot.key) or self._infrastructure.unfinished(snapshot.key)
+        return Result(after=0.0 if begun else RETRY_SECONDS if again else None, sentence=waiting)
 
-    async def _fill(self, snapshot: Snapshot, spec: ModelDeploymentSpec) -> None:
-        """Clear seats of Pods that ended by themselves, and fill those that nobody holds."""
-        plan = _seats(snapshot, spec)
+    def _plan_rollout(self, snapshot: Snapshot, *, begin: bool) -> RolloutPlan:
+        return self._rolling.plan(snapshot, refused=self._refused.get(snapshot.key, ()), begin=begin)
+
+    async def _fill(self, snapshot: Snapshot, spec: ModelDeploymentSpec) -> bool:
+        """Clear seats of Pods that ended by themselves, and fill those that nobody holds; whether any was cleared."""
+        plan = seats_of(snapshot)
         held = snapshot.operation.target_uids if snapshot.operation else frozenset()
-        await self._pods.clean_up([pod for pod in plan.clean_up if pod.uid not in held], "it has ended")
+        ended = [pod for pod in plan.clean_up if pod.uid not in held]
+        await self._pods.clean_up(ended, "it has ended")
         self._refused[snapshot.key] = await self._pods.create(
-            plan.create, owner=snapshot.owner, render=lambda seat: _render(snapshot, spec, seat)
+            plan.create, owner=snapshot.owner, render=lambda seat: render_seat(snapshot, spec, seat)
         )
+        return bool(ended)
 
     async def _restore_labels(self, snapshot: Snapshot) -> None:
         """Whatever is not on its way out is offered to service: after an abort, a cancel, or a hand's edit."""
@@ -259,13 +276,11 @@ class Reconciler:
             if kept and pod.seat and not (pod.eligible_label or pod.terminating or pod.terminal):
                 await self._pods.offer(pod)
 
-    async def _store(self, snapshot: Snapshot, waiting: str) -> bool:
+    async def _store(self, snapshot: Snapshot, waiting: str, rollout: RolloutPlan | None = None) -> bool:
         """Write the status if it differs, on the very version that was decided on. Returns whether it was written."""
         deployment, spec = snapshot.deployment, snapshot.spec
         router, url = None, str(deployment.status.get("endpoint", ""))
-        outdated: tuple[PodView, ...] = ()
         if spec is not None:
-            outdated = _seats(snapshot, spec).outdated
             ready = sum(1 for pod in snapshot.routers if pod.ready and not pod.terminating)
             if spec.router is not None:
                 router = RouterFacts(desired=spec.router.replicas, ready=ready)
@@ -275,9 +290,10 @@ class Reconciler:
             spec=spec,
             problems=(*snapshot.problems, *self._infrastructure.problems(snapshot.key)),
             pods=snapshot.pods,
-            outdated=outdated,
+            outdated=seats_of(snapshot).outdated,
             operation=snapshot.operation,
             departing=snapshot.departing,
+            rollout=rollout or self._plan_rollout(snapshot, begin=False),
             unhandled=snapshot.removals.unhandled,
             waiting=waiting,
             refused_creates=self._refused.get(snapshot.key, ()),
@@ -308,7 +324,7 @@ class Reconciler:
             if not pod.terminating:
                 await self._pods.delete(namespace=pod.namespace, name=pod.name, uid=pod.uid)
         if snapshot.pods:
-            await self._store(replace(snapshot, operation=None, departing=()), "")
+            await self._store(replace(snapshot, operation=None, departing=(), rollout=()), "")
             return Result(after=RETRY_SECONDS, sentence=f"{len(snapshot.pods)} Pods are leaving")
         await self._set_finalizers(deployment, [f for f in deployment.finalizers if f != labels.FINALIZER])
         return Result(sentence="every Pod has left")
@@ -322,20 +338,6 @@ class Reconciler:
             uid=deployment.uid,
             resource_version=deployment.resource_version,
         )
-
-
-def _seats(snapshot: Snapshot, spec: ModelDeploymentSpec) -> SeatPlan:
-    return plan_seats(
-        replicas={role.name: role.replicas for role in spec.roles},
-        pods=snapshot.pods,
-        reserved=snapshot.reserved_seats,
-        hash_of=lambda seat: pod_hash(_render(snapshot, spec, seat)),
-    )
-
-
-def _render(snapshot: Snapshot, spec: ModelDeploymentSpec, seat: Seat) -> dict[str, Any]:
-    role = next(role for role in spec.roles if role.name == seat.role)
-    return render_pod(snapshot.owner, spec, role, ordinal=seat.ordinal, member=seat.member)
 
 
 def _moved(stored: Operation, planned: Operation) -> bool:

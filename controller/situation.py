@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 from apis.v1alpha1 import labels
 from apis.v1alpha1.model_deployment import ModelDeploymentSpec
 from controller.caches import Key
 from controller.clock import Instant
+from controller.pod_renderer.hash import pod_hash
 from controller.pod_renderer.owner import Owner
+from controller.pod_renderer.pod import render_pod
 from controller.pod_renderer.problems import Problem, parse_spec, spec_problems
 from controller.retirement_planner.state import Operation, read_operation
 from controller.retirement_planner.targets import Removals, Wanted, removals
+from controller.rollout_planner import Slot
+from controller.seats import SeatPlan, plan_seats
 from controller.snapshot import DeploymentView, PodView, Seat
 from controller.status import Departure
 
@@ -29,6 +33,7 @@ class Snapshot:
     routers: tuple[PodView, ...]
     operation: Operation | None
     departing: tuple[Departure, ...]
+    rollout: tuple[Slot, ...]
     now: Instant
 
     @classmethod
@@ -43,6 +48,7 @@ class Snapshot:
             routers=(),
             operation=read_operation(deployment.status.get("retirement")),
             departing=tuple(Departure.read(raw) for raw in deployment.status.get("departing") or ()),
+            rollout=tuple(Slot.read(raw) for raw in deployment.status.get("rollout") or ()),
             now=now,
         )
 
@@ -99,6 +105,25 @@ class Snapshot:
     def routed(self) -> bool:
         """Evidence is owed by every router Pod that exists, also when the spec names none any more."""
         return bool(self.routers) or (self.spec is not None and self.spec.router is not None)
+
+
+def seats_of(snapshot: Snapshot) -> SeatPlan:
+    """Seats and Pods against the spec; of one that cannot be rendered nothing is known."""
+    spec = snapshot.spec
+    if spec is None:
+        return SeatPlan((), (), ())
+    return plan_seats(
+        replicas={role.name: role.replicas for role in spec.roles},
+        pods=snapshot.pods,
+        reserved=snapshot.reserved_seats,
+        hash_of=lambda seat: pod_hash(render_seat(snapshot, spec, seat)),
+    )
+
+
+def render_seat(snapshot: Snapshot, spec: ModelDeploymentSpec, seat: Seat) -> dict[str, Any]:
+    """The Pod that the seat would get now."""
+    role = next(role for role in spec.roles if role.name == seat.role)
+    return render_pod(snapshot.owner, spec, role, ordinal=seat.ordinal, member=seat.member)
 
 
 def owner_of(deployment: DeploymentView) -> Owner:

@@ -17,6 +17,7 @@ from controller.clock import format_time
 from controller.pod_renderer.problems import Problem
 from controller.retirement_planner.state import Operation, State, write_operation
 from controller.retirement_planner.targets import Unhandled
+from controller.rollout_planner import RolloutPlan
 from controller.snapshot import DeploymentView, PodView, by_ordinal
 
 KNOWN = frozenset(
@@ -30,6 +31,7 @@ KNOWN = frozenset(
         "router",
         "retirement",
         "departing",
+        "rollout",
         "conditions",
     }
 )
@@ -89,6 +91,7 @@ class Picture:
     outdated: Sequence[PodView]
     operation: Operation | None
     departing: Sequence[Departure]
+    rollout: RolloutPlan
     unhandled: Sequence[tuple[PodView, Unhandled]]
     waiting: str
     """Why a removal that the spec asks for has not begun, "" when none waits."""
@@ -124,6 +127,8 @@ def compute_status(picture: Picture, now: datetime) -> dict[str, Any]:
         status["retiring"] = f"{picture.operation.title} {picture.operation.state}"
     if picture.departing:
         status["departing"] = [departure.write() for departure in picture.departing]
+    if picture.rollout.slots:
+        status["rollout"] = [slot.write() for slot in picture.rollout.slots]
     return status
 
 
@@ -255,19 +260,15 @@ def _roles_ready(picture: Picture, roles: Sequence[Mapping[str, Any]]) -> _Condi
 
 
 def _up_to_date(picture: Picture) -> _Condition:
-    if not picture.outdated:
-        return _Condition(
-            ConditionType.REPLICAS_UP_TO_DATE,
-            True,
-            Reason.UP_TO_DATE,
-            "every replica runs what the spec says",
-        )
-    names = ", ".join(sorted(pod.name for pod in picture.outdated))
+    rollout = picture.rollout
+    if rollout.sentence:
+        reason = Reason.ROLLOUT_WAITING if rollout.waits else Reason.ROLLING_OUT
+        return _Condition(ConditionType.REPLICAS_UP_TO_DATE, False, reason, rollout.sentence)
+    if picture.spec is None:
+        message = "nothing is replaced until the spec is valid"
+        return _Condition(ConditionType.REPLICAS_UP_TO_DATE, False, Reason.ROLLOUT_WAITING, message)
     return _Condition(
-        ConditionType.REPLICAS_UP_TO_DATE,
-        False,
-        Reason.ROLLOUT_NOT_AVAILABLE,
-        f"this release does not replace running replicas; still on an earlier spec: {names}",
+        ConditionType.REPLICAS_UP_TO_DATE, True, Reason.UP_TO_DATE, "every replica runs what the spec says"
     )
 
 

@@ -77,6 +77,8 @@ class _Deployment:
     """UIDs of targets whose eligibility label went off during this operation."""
     deleted: set[str] = field(default_factory=set)
     """UIDs of targets of this operation for which a delete was accepted."""
+    rolling: set[str] = field(default_factory=set)
+    """UIDs that give way to successors, as `status.rollout` was last stored."""
     begun: bool = False
     """Whether a delete of this operation was sent and not definitely refused."""
 
@@ -132,6 +134,8 @@ def _status(write: ApiWrite, known: _Deployment) -> Iterator[str]:
         return
     # An audit log may hold requests alone; what was accepted is what was sent.
     status = (write.answer or write.body).get("status") or {}
+    slots = status.get("rollout") or ()
+    known.rolling = {uid for slot in slots if slot["phase"] == "Leaving" for uid in slot["uids"]}
     before, after = known.record, status.get("retirement")
     departing = status.get("departing") or []
     if before and after and _uids(before) == _uids(after):
@@ -189,6 +193,8 @@ def _delete(write: ApiWrite, known: _Deployment) -> Iterator[str]:
     if write.conditional:
         if write.uid in known.targets and known.state != "Aborted":
             yield f"S6 the target {write.name} was to be cleaned up beside its operation"
+        return
+    if write.uid in known.rolling and write.uid not in known.targets:
         return
     if write.uid not in known.targets:
         yield f"S1 {write.name} was to be deleted, but its UID {write.uid} is no target"

@@ -172,3 +172,25 @@ def test_others_are_not_judged() -> None:
     """What somebody else does to Pods is no breach of the controller's."""
     assert violations([replace(delete(at=0, uid=""), own=False)]) == []
     assert violations([write("update", labels.PLURAL, "chat", subresource="status", at=0)]) != []
+
+
+def rolling(phase: str, *, at: float) -> ApiWrite:
+    """A status with a slot of a rollout and no operation."""
+    slot = {"roleName": "server", "replicaOrdinal": 1, "uids": [UID], "phase": phase}
+    body = {"metadata": {"name": "chat", "resourceVersion": "7"}, "status": {"rollout": [slot]}}
+    return write("update", labels.PLURAL, "chat", subresource="status", body=body, at=at)
+
+
+def test_rollout_deletes_what_its_slot_names() -> None:
+    """A delete for a successor is sound once its slot is stored, and not before, nor after the Pod has gone."""
+    assert violations([rolling("Leaving", at=0), delete(at=1)]) == []
+    for spoilt in ([delete(at=0)], [rolling("Leaving", at=0), rolling("Starting", at=1), delete(at=2)]):
+        assert [breach[:2] for breach in violations(spoilt)] == ["S1"]
+
+
+def test_rollout_leaves_a_target_alone() -> None:
+    """The target of an operation is deleted by that alone, also when a slot names it."""
+    beside = stored("Admitted", at=0)
+    slot = rolling("Leaving", at=0).body["status"]
+    beside = replace(beside, body={**beside.body, "status": {**beside.body["status"], **slot}})
+    assert [breach[:2] for breach in violations([beside, delete(at=1)])] == ["S2"]

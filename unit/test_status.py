@@ -9,12 +9,13 @@ import pytest
 
 from apis.v1alpha1.conditions import REASONS, ConditionType, Reason
 from apis.v1alpha1.model_deployment import ModelDeploymentSpec
-from apis.v1alpha1.status import LONGEST_MESSAGE, ModelDeploymentStatus
+from apis.v1alpha1.status import LONGEST_MESSAGE, ModelDeploymentStatus, RolloutPhase
 from controller.pod_renderer.problems import Problem
 from controller.retirement_planner.planner import admit
 from controller.retirement_planner.state import Operation, Policy, State
 from controller.retirement_planner.targets import Removal, Unhandled
-from controller.snapshot import DeploymentView, PodView
+from controller.rollout_planner import RolloutPlan, Slot
+from controller.snapshot import DeploymentView
 from controller.status import Departure, Picture, RouterFacts, compute_status
 from unit.builders import DEPLOYMENT_UID, START, at, pod
 
@@ -34,6 +35,7 @@ POLICY = Policy.of(
         "totalSeconds": 300,
     }
 )
+NOTHING = RolloutPlan(slots=(), delete=(), sentence="", waits=False)
 PODS = (pod(ordinal=0), pod(ordinal=1))
 
 
@@ -58,6 +60,7 @@ def picture(**changes: Any) -> Picture:
         outdated=(),
         operation=None,
         departing=(),
+        rollout=NOTHING,
         unhandled=(),
         waiting="",
         refused_creates=(),
@@ -142,11 +145,16 @@ def test_terminating_and_ended_pods_are_no_replicas() -> None:
     assert status["roles"][0]["ready"] == 1 and status["roles"][0]["updated"] == 1
 
 
-def test_outdated_replicas_are_named_and_left() -> None:
-    """An edit that would need a rollout is a condition that names the Pods."""
-    found = condition(compute(outdated=(PODS[1],)), ConditionType.REPLICAS_UP_TO_DATE)
-    assert (found["status"], found["reason"]) == ("False", "RolloutNotAvailable")
-    assert "chat-server-r1-m0" in found["message"]
+@pytest.mark.parametrize(("waits", "reason"), [(False, "RollingOut"), (True, "RolloutWaiting")])
+def test_rollout_is_told(waits: bool, reason: str) -> None:
+    """A rollout is a condition with the planner's sentence, and its slots stand in the status."""
+    slot = Slot("server", 1, ("uid-server-1",), RolloutPhase.LEAVING)
+    plan = RolloutPlan(slots=(slot,), delete=(), sentence="server/1 is leaving", waits=waits)
+    status = compute(outdated=(PODS[1],), rollout=plan)
+    found = condition(status, ConditionType.REPLICAS_UP_TO_DATE)
+    assert (found["status"], found["reason"], found["message"]) == ("False", reason, "server/1 is leaving")
+    assert [Slot.read(raw) for raw in status["rollout"]] == [slot]
+    assert "rollout" not in compute(deployment=deployment(status))
 
 
 def test_invalid_spec_keeps_the_counts() -> None:
@@ -222,6 +230,8 @@ def test_every_reason_belongs_to_its_condition() -> None:
         compute(deployment=deployment(annotations={"ebb.dev/paused": "true"}), outdated=PODS),
         compute(refused_creates=("no",), problems=(Problem("x", "y"),), spec=None),
         compute(operation=running(State.ABORTED)),
+        compute(rollout=RolloutPlan((), (), "server/1 waits", waits=True)),
+        compute(rollout=RolloutPlan((), (), "server/1 is leaving", waits=False)),
     ]
     for status in variants:
         for found in status["conditions"]:
@@ -230,6 +240,6 @@ def test_every_reason_belongs_to_its_condition() -> None:
 
 def test_long_message_fits() -> None:
     """A thousand names do not make the status unwritable."""
-    many: tuple[PodView, ...] = tuple(pod(ordinal=n, uid=str(n)) for n in range(2000))
-    found = condition(compute(outdated=many), ConditionType.REPLICAS_UP_TO_DATE)
+    many = tuple((pod(ordinal=n, uid=str(n)), Unhandled.ROLE_DROPPED) for n in range(2000))
+    found = condition(compute(unhandled=many), ConditionType.REMOVALS_SETTLED)
     assert len(found["message"]) == LONGEST_MESSAGE

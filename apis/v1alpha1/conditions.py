@@ -47,9 +47,14 @@ class Reason(_Documented):
     INVALID = "Invalid", "The spec cannot be rendered; the message names the field and what is wrong with it."
 
     UP_TO_DATE = "UpToDate", "Every replica runs what the spec says now."
-    ROLLOUT_NOT_AVAILABLE = (
-        "RolloutNotAvailable",
-        "The spec was edited in a way that needs new replicas, which this release does not roll out.",
+    ROLLING_OUT = (
+        "RollingOut",
+        "Replicas of an earlier spec are being replaced one after another; status.rollout names those under way.",
+    )
+    ROLLOUT_WAITING = (
+        "RolloutWaiting",
+        "Replicas of an earlier spec are left alone for now: something is not Ready, a Pod or its delete is refused, "
+        "a retirement is under way, the deployment is paused or its spec invalid; the message says which.",
     )
 
     SETTLED = "Settled", "Nothing waits to be removed."
@@ -84,7 +89,11 @@ REASONS: dict[ConditionType, tuple[Reason, ...]] = {
     ConditionType.READY: (Reason.READY, Reason.NOT_READY, Reason.PAUSED),
     ConditionType.SPEC_VALID: (Reason.VALID, Reason.INVALID, Reason.NOT_SUPPORTED_YET),
     ConditionType.ROLES_READY: (Reason.READY, Reason.NOT_READY, Reason.CREATE_REFUSED),
-    ConditionType.REPLICAS_UP_TO_DATE: (Reason.UP_TO_DATE, Reason.ROLLOUT_NOT_AVAILABLE),
+    ConditionType.REPLICAS_UP_TO_DATE: (
+        Reason.UP_TO_DATE,
+        Reason.ROLLING_OUT,
+        Reason.ROLLOUT_WAITING,
+    ),
     ConditionType.REMOVALS_SETTLED: (
         Reason.SETTLED,
         Reason.RETIREMENT_RUNNING,

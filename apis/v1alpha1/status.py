@@ -45,6 +45,13 @@ class RetirementCause(StrEnum):
     ROLE_REMOVED = "RoleRemoved"
 
 
+class RolloutPhase(StrEnum):
+    LEAVING = "Leaving"
+    """Its Pods are being deleted, or are about to be."""
+    STARTING = "Starting"
+    """They are gone; the successor is not Ready yet."""
+
+
 Count = Annotated[int, Field(ge=0)]
 
 
@@ -157,6 +164,19 @@ class DepartureStatus(StatusModel):
     """When it was found to be late."""
 
 
+class RolloutStatus(StatusModel):
+    """A replica that is being replaced because the spec was edited; stored before anything of it is deleted."""
+
+    role_name: str
+    """The role of the replica."""
+    replica_ordinal: Count
+    """Which replica of the role."""
+    uids: Annotated[tuple[str, ...], Field(max_length=64)]
+    """The Pods that give way."""
+    phase: RolloutPhase
+    """Whether it is still leaving, or its successor is starting."""
+
+
 LONGEST_MESSAGE: Final = 32768
 
 
@@ -198,5 +218,7 @@ class ModelDeploymentStatus(StatusModel):
     retirement: RetirementStatus | None = None
     departing: tuple[DepartureStatus, ...] | None = None
     """Replicas that were deleted and are late to go."""
+    rollout: tuple[RolloutStatus, ...] | None = None
+    """Replicas that are being replaced because the spec was edited."""
     conditions: Annotated[tuple[Condition, ...], Field(json_schema_extra=map_list("type"))] | None = None
     """What holds and what does not, each with its reason."""

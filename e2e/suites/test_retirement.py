@@ -237,30 +237,6 @@ def test_other_removals_are_left_standing(scope: Scope, controller: ControllerPr
     assert (roles["second"]["desired"], roles["second"]["ready"]) == (0, 1)
 
 
-def test_edit_that_needs_a_rollout(scope: Scope, controller: ControllerProcess) -> None:
-    """An edit of the render is told as RolloutNotAvailable, deletes nothing, and 30 for unset is no edit at all."""
-    start(scope, routed=False)
-    before = [uid(scope, KEEPER), uid(scope, TARGET)]
-    grace = "/spec/roles/0/terminationGracePeriodSeconds"
-    for value, holds in ((30, "True"), (60, "False")):
-        patch = f'[{{"op":"add","path":"{grace}","value":{value}}}]'
-        scope.kubectl("patch", "md", "chat", "--type=json", "-p", patch)
-        generation = scope.deployment("chat")["metadata"]["generation"]
-        condition = wait_for(
-            "ReplicasUpToDate of the new generation",
-            lambda g=generation: (
-                (c := scope.condition("chat", "ReplicasUpToDate")).get("observedGeneration")  # type: ignore[misc]
-                == g
-                and c
-            ),
-            seconds=10,
-        )
-        assert condition["status"] == holds
-    assert condition["reason"] == "RolloutNotAvailable" and TARGET in condition["message"]
-    time.sleep(3)
-    assert [uid(scope, KEEPER), uid(scope, TARGET)] == before and deletes_of_pods(scope.writes()) == []
-
-
 def test_deleting_the_deployment(scope: Scope, node: Cluster, controller: ControllerProcess) -> None:
     """Deleting the ModelDeployment takes its Pods, its router and its Services away, the Pods by UID."""
     start(scope)
