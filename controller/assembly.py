@@ -26,6 +26,7 @@ from controller.reconciler import Reconciler
 from controller.retiring import Retiring
 from controller.rolling import Rolling
 from controller.routers.base import Fetch
+from controller.routers.ownership import RouterOwnership
 from controller.telemetry.events import EventRecorder
 from controller.telemetry.metrics import Metrics
 
@@ -64,9 +65,11 @@ class Controller:
             random=random,
             instance=instance,
         )
+        ownership = RouterOwnership(client)
         observer = Observer(
             client=client,
             readers=readers,
+            ownership=ownership,
             fetch=fetch,
             clock=clock,
             wake=self.queue.add,
@@ -83,6 +86,7 @@ class Controller:
         self._reconciler = Reconciler(
             client=client,
             caches=self.caches,
+            ownership=ownership,
             writer=writer,
             infrastructure=Infrastructure(client=client, caches=self.caches, writer=writer),
             pods=pods,

@@ -21,7 +21,7 @@ from controller.cluster.reads import list_pods
 from controller.cluster.writes import Fence, unfenced
 from controller.member_reader.preflight import MemberTarget
 from controller.member_reader.verdict import Reading
-from controller.retirement_planner.evidence import Evidence, Round
+from controller.retirement_planner.evidence import DeleteAnswer, Evidence, Round
 from controller.retirement_planner.planner import Observe, RemoveRow
 from controller.retirement_planner.state import Operation, Target
 from controller.routers.base import (
@@ -33,6 +33,7 @@ from controller.routers.base import (
     UnreachableError,
     judge,
 )
+from controller.routers.ownership import RouterOwnership
 
 LOOK_SECONDS: Final = 5.0
 """A look, and a read begun beside it, each take at most this long."""
@@ -100,6 +101,7 @@ class Observer:
         *,
         client: Client,
         readers: Readers,
+        ownership: RouterOwnership,
         fetch: Fetch,
         clock: Clock,
         wake: Callable[[Key], None],
@@ -114,6 +116,7 @@ class Observer:
         self._spawn = spawn
         self._client = client
         self._readers = readers
+        self._ownership = ownership
         self._fetch = fetch
         self._clock = clock
         self._wake = wake
@@ -127,10 +130,10 @@ class Observer:
             return Evidence()
         return memory.evidence
 
-    def record_delete(self, key: Key, operation: Operation, *, uid: str, refusal: str) -> None:
-        """Remember the answer to a delete: "" when it was accepted or nobody knows, else the refusing sentence."""
+    def record_delete(self, key: Key, operation: Operation, *, uid: str, answer: DeleteAnswer) -> None:
+        """Remember what came of a delete."""
         memory = self._remember(key, operation)
-        memory.evidence = memory.evidence.with_delete(uid, refusal)
+        memory.evidence = memory.evidence.with_delete(uid, answer)
 
     def forget(self, key: Key) -> None:
         memory = self._memory.pop(key, None)
@@ -184,15 +187,15 @@ class Observer:
             await self._remove(subject, row)
         await self._clock.sleep(delay)
         bound = max(0.1, min(LOOK_SECONDS, ends - self._clock.monotonic()))
-        previous = memory.evidence.looks[-1] if memory.evidence.looks else None
+        earlier = memory.evidence.looks
         started_at, started = self._clock.now(), self._clock.monotonic()
         if observe is Observe.LOOK:
-            look = await self._look(subject, operation, previous, bound)
+            look = await self._look(subject, operation, earlier, bound)
             memory.evidence = memory.evidence.with_look(look)
             self._log.debug("looked", deployment=subject.name, sight=look.sight, reason=look.reason)
         else:
             async with asyncio.TaskGroup() as group:
-                looking = group.create_task(self._look(subject, operation, previous, bound))
+                looking = group.create_task(self._look(subject, operation, earlier, bound))
                 reading = group.create_task(self._read(subject, operation, bound))
             seen = Round(
                 look=looking.result(),
@@ -219,7 +222,7 @@ class Observer:
         return {target.uid: reading for target, reading in zip(targets, readings, strict=True)}
 
     async def _look(
-        self, subject: Subject, operation: Operation, previous: Look | None, bound: float
+        self, subject: Subject, operation: Operation, earlier: Sequence[Look], bound: float
     ) -> Look:
         started_at, started = self._clock.now(), self._clock.monotonic()
 
@@ -236,7 +239,10 @@ class Observer:
                     )
                 )
                 after = await self._surroundings(subject, bound)
-        except (ApiError, NoAnswerError, TimeoutError) as error:
+        except Exception as error:
+            # What a router or a stranger's Pod answers must never end the process of everybody.
+            if not isinstance(error, ApiError | NoAnswerError | TimeoutError):
+                self._log.exception("a look met a defect", deployment=subject.name)
             why = f"it took more than {bound:g} s" if isinstance(error, TimeoutError) else str(error)
             started_at_, finished_at, started_, finished = span()
             return Look(
@@ -253,7 +259,7 @@ class Observer:
             before=before,
             after=after,
             target_uids=operation.target_uids,
-            previous=previous,
+            earlier=earlier,
             span=span(),
         )
 
@@ -261,8 +267,10 @@ class Observer:
         found = await list_pods(
             self._client, namespace=subject.namespace, selector=subject.selector, timeout=bound
         )
+        labelled = [pod for pod in found if pod.role == labels.ROUTER_COMPONENT]
+        routers = await self._ownership.sort(labelled, deployment_uid=subject.uid)
         return Surroundings(
-            routers=tuple(pod for pod in found if pod.role == labels.ROUTER_COMPONENT),
+            routers=(*routers.ours, *routers.unplaced),
             pods=tuple(pod for pod in found if pod.owner_uid == subject.uid),
         )
 

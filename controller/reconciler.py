@@ -26,10 +26,11 @@ from controller.pod_renderer.services import endpoint
 from controller.pods import Pods
 from controller.retirement_planner.planner import Event, Step, admit, advance
 from controller.retirement_planner.state import Operation, Policy, State
-from controller.retirement_planner.targets import Removal, would_empty_endpoint
+from controller.retirement_planner.targets import Removal, Unhandled, would_empty_endpoint
 from controller.retiring import Retiring
 from controller.rolling import Rolling
 from controller.rollout_planner import RolloutPlan
+from controller.routers.ownership import RouterOwnership
 from controller.situation import Snapshot, render_seat, seats_of
 from controller.snapshot import DeploymentView, PodView
 from controller.status import Departure, Picture, RouterFacts, compute_status
@@ -58,6 +59,7 @@ class Reconciler:
         *,
         client: Client,
         caches: Caches,
+        ownership: RouterOwnership,
         writer: Writer,
         pods: Pods,
         infrastructure: Infrastructure,
@@ -69,6 +71,7 @@ class Reconciler:
     ) -> None:
         self._client = client
         self._caches = caches
+        self._ownership = ownership
         self._writer = writer
         self._pods = pods
         self._infrastructure = infrastructure
@@ -113,9 +116,14 @@ class Reconciler:
         cached = snapshot.with_pods(self._caches.pods(snapshot.key))
         recorded = cached.operation is not None or cached.departing or cached.rollout
         if not recorded and not cached.removals.replicas and not seats_of(cached).outdated:
-            return cached
+            return await self._with_own_routers(cached)
         live = await self._live_pods(deployment)
-        return replace(snapshot.with_pods(live), now=self._clock.now())
+        return replace(await self._with_own_routers(snapshot.with_pods(live)), now=self._clock.now())
+
+    async def _with_own_routers(self, snapshot: Snapshot) -> Snapshot:
+        """Without Pods that only carry the labels of a router."""
+        routers = await self._ownership.sort(snapshot.routers, deployment_uid=snapshot.deployment.uid)
+        return replace(snapshot, routers=routers.ours)
 
     async def _live_pods(self, deployment: DeploymentView) -> Sequence[PodView]:
         selector = f"{labels.INSTANCE}={deployment.name},{labels.MANAGED_BY}={labels.EBB}"
@@ -270,7 +278,7 @@ class Reconciler:
 
     async def _restore_labels(self, snapshot: Snapshot) -> None:
         """Whatever is not on its way out is offered to service: after an abort, a cancel, or a hand's edit."""
-        strays = {pod.uid for pod, _ in snapshot.removals.unhandled}
+        strays = {pod.uid for pod, why in snapshot.removals.unhandled if why is Unhandled.SURPLUS}
         for pod in snapshot.pods:
             kept = pod.uid not in snapshot.reserved_uids and pod.uid not in strays
             if kept and pod.seat and not (pod.eligible_label or pod.terminating or pod.terminal):

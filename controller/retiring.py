@@ -17,6 +17,7 @@ from controller.member_reader.verdict import Reading
 from controller.observer import Observer, Subject
 from controller.pods import Pods
 from controller.retirement_planner import budgets
+from controller.retirement_planner.evidence import DeleteAnswer
 from controller.retirement_planner.planner import Facts, Observe, Step
 from controller.retirement_planner.state import Operation, Target
 from controller.routers.vllm_router import VllmRouter
@@ -64,7 +65,10 @@ class Retiring:
                 live = await get_pod(self._client, namespace=snapshot.deployment.namespace, name=target.name)
                 pod = live if live is not None and live.uid == target.uid else None
             targets[target.uid] = pod
-        chosen = {uid for removal in snapshot.removals.replicas for uid in removal.uids}
+        found = snapshot.removals
+        unwanted = {uid for removal in found.replicas for uid in removal.uids}
+        # A replica whose role was dropped, or whose seat another Pod took, is not wanted back either.
+        unwanted |= {pod.uid for pod, _ in found.unhandled}
         subject = subject_of(snapshot)
         refusals: dict[str, Reading] = {}
         for target in operation.targets:
@@ -75,7 +79,7 @@ class Retiring:
         return Facts(
             targets=targets,
             routed=snapshot.routed,
-            cancelled=snapshot.spec is not None and not operation.target_uids <= chosen,
+            cancelled=snapshot.spec is not None and not operation.target_uids <= unwanted,
             settle_seconds=subject.adapter.abilities.settle_seconds,
             evidence=self._observer.evidence(snapshot.key, operation),
             preflight=refusals,
@@ -123,16 +127,26 @@ class Retiring:
 
     async def _delete(self, snapshot: Snapshot, operation: Operation, target: Target) -> None:
         """One delete with the recorded UID. Its answer is remembered: it decides whether an abort may still be."""
-        refusal = ""
+        evidence = self._observer.evidence(snapshot.key, operation)
+        old = operation.evidence_at is None or (
+            self._clock.now().age_of(operation.evidence_at) > budgets.EVIDENCE_DELETE_SECONDS
+        )
+        if old and not evidence.deletes:
+            # The process slept between the decision and this line; the next pass proves the idleness again.
+            return
+        refused, sentence = False, ""
         try:
             await self._pods.delete(namespace=snapshot.deployment.namespace, name=target.name, uid=target.uid)
         except ApiError as error:
             if error.status in (404, 409):
                 return
-            refusal = error.message if error.definite else ""
-        except NoAnswerError:
-            self._log.warning("a delete has no definite answer", pod=target.name)
-        self._observer.record_delete(snapshot.key, operation, uid=target.uid, refusal=refusal)
+            refused, sentence = error.definite, str(error)
+        except NoAnswerError as error:
+            sentence = str(error)
+        if sentence:
+            self._log.warning("a delete was not accepted", pod=target.name, refused=refused, error=sentence)
+        answer = DeleteAnswer(at=self._clock.now().latest, refused=refused, sentence=sentence)
+        self._observer.record_delete(snapshot.key, operation, uid=target.uid, answer=answer)
 
 
 def subject_of(snapshot: Snapshot) -> Subject:

@@ -53,7 +53,7 @@ class Snapshot:
         )
 
     def with_pods(self, pods: Sequence[PodView]) -> Self:
-        """With those of `pods` that the deployment owns, and its routers' Pods."""
+        """With those of `pods` that the deployment owns, and those that carry the labels of its router."""
         return replace(
             self,
             pods=tuple(pod for pod in pods if pod.owner_uid == self.deployment.uid),

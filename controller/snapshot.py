@@ -76,16 +76,17 @@ class PodView:
         return found
 
     @property
+    def controller(self) -> Raw | None:
+        """The reference to the object that controls the Pod, None when nothing does."""
+        owners = self.metadata.get("ownerReferences") or ()
+        return next((owner for owner in owners if owner.get("controller")), None)
+
+    @property
     def owner_uid(self) -> str:
         """UID of the controlling ModelDeployment, "" when something else (or nothing) owns the Pod."""
-        for owner in self.metadata.get("ownerReferences") or ():
-            if (
-                owner.get("controller")
-                and owner.get("kind") == labels.KIND
-                and str(owner.get("apiVersion", "")).partition("/")[0] == labels.GROUP
-            ):
-                return str(owner.get("uid", ""))
-        return ""
+        owner = self.controller or {}
+        group = str(owner.get("apiVersion", "")).partition("/")[0]
+        return str(owner.get("uid", "")) if owner.get("kind") == labels.KIND and group == labels.GROUP else ""
 
     @property
     def role(self) -> str:

@@ -144,7 +144,7 @@ def _value(arguments: Sequence[_Argument], index: int, name: str) -> str:
 
 
 def _count(text: str, name: str) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) < 1:
+    if not re.fullmatch(r"[1-9][0-9]{0,5}", text):
         raise _UnreadableError(f"{name} {text!r} is no number of ranks")
     return int(text)
 
@@ -161,7 +161,7 @@ def _transfer_configs(arguments: Sequence[_Argument]) -> Iterator[dict[str, Any]
             continue
         try:
             config = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             config = None
         if not isinstance(config, dict):
             raise _UnreadableError(f"the value of {_TRANSFER} is not a JSON object")
@@ -171,7 +171,7 @@ def _transfer_configs(arguments: Sequence[_Argument]) -> Iterator[dict[str, Any]
 def _transfer(configs: Sequence[Mapping[str, Any]]) -> Finding | None:
     """Whether KV goes to or comes from another engine. Any occurrence may be the one that counts."""
     config = {key: value for found in configs for key, value in found.items()}
-    role, connector = config.get("kv_role"), config.get("kv_connector")
+    role, connector = (str(config.get(key) or "") for key in ("kv_role", "kv_connector"))
     if role == "kv_both" and connector in _LOCAL_CONNECTORS:
         return None
     if role in ("kv_producer", "kv_consumer", "kv_both"):

@@ -21,11 +21,14 @@ _LABELS: Final = re.compile(rb"[ \t]*\{((?:" + _LABEL + rb"(?:,|(?=[ \t]*\})))*)
 _ONE_LABEL: Final = re.compile(_LABEL)
 _VALUE: Final = re.compile(rb"[ \t]*([^ \t]+)(?:[ \t]+-?[0-9]+)?[ \t]*")
 _NUMBER: Final = re.compile(
-    rb"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf(?:inity)?|nan)", re.I
+    rb"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf(?:inity)?|nan)", re.I
 )
 _ESCAPE: Final = re.compile(r"\\(.)")
 _ESCAPED: Final[Mapping[str, str]] = {"n": "\n", "\\": "\\", '"': '"'}
 _QUOTED_BYTES: Final = 120
+MAX_ROW_BYTES: Final = 4096
+"""Many times what an engine writes. A pattern can cost more than its length on a row made to be costly, and this text
+comes from somebody else's container: a longer row is none."""
 
 
 class UnreadableRowError(ValueError):
@@ -86,6 +89,8 @@ def parse_row(row: bytes, names: Collection[bytes]) -> Sample | None:
     name = _NAME.match(row)
     if name is None or name.group(1) not in names:
         return None
+    if len(row) > MAX_ROW_BYTES:
+        raise UnreadableRowError(_quoted(row))
     labels = _LABELS.match(row, name.end())
     end = labels.end() if labels else name.end()
     value = _VALUE.fullmatch(row, end)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Final
 
 from controller.engines.metrics_text import Sample, SampleCollector
 
-_LISTEN = "0A"
+_LISTEN: Final = "0A"
+_PORT: Final = re.compile(r"[0-9]{1,5}")
+_QUEUE: Final = re.compile(r"[0-9A-Fa-f]{1,8}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ def parse_envelope(text: bytes, *, names: Collection[str]) -> Envelope:
             sockets.append(socket)
         elif not (kind == "#unreadable" and value == "tcp6"):  # a kernel without IPv6 has no such table
             strange.append(repr(f"{kind} {value}"[:120]))
-    mine = f":{int(own):04X}" if own.isascii() and own.isdigit() else None
+    mine = f":{int(own):04X}" if _PORT.fullmatch(own) else None
     return Envelope(
         samples=tuple(collector.samples),
         unreadable=(*collector.unreadable, *strange),
@@ -87,8 +91,8 @@ def _socket(row: str) -> Socket | None:
     if len(fields) != 4:
         return None
     local, remote, state, queues = fields
-    sent, colon, received = queues.partition(":")
-    try:
-        return Socket(local, remote, state, int(sent, 16) + int(received, 16)) if colon else None
-    except ValueError:
+    # The kernel writes up to eight digits. The text comes out of somebody else's container: a longer number is none.
+    sent, _, received = queues.partition(":")
+    if not (_QUEUE.fullmatch(sent) and _QUEUE.fullmatch(received)):
         return None
+    return Socket(local, remote, state, int(sent, 16) + int(received, 16))

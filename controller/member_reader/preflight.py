@@ -15,6 +15,7 @@ from controller.snapshot import PodView
 
 LOOPBACK: Final = "127.0.0.1"
 _PATH: Final = re.compile(r"/[!-~]*")
+_PORT: Final = re.compile(r"[1-9][0-9]{0,4}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +106,7 @@ def _url(annotations: Mapping[str, str]) -> str | None:
     )
     if scheme not in ("http", "https") or not _PATH.fullmatch(path):
         return None
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+    if not _PORT.fullmatch(port) or int(port) > 65535:
         return None
     return f"{scheme}://{LOOPBACK}:{port}{path}"
 

@@ -11,6 +11,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import Final
 
+import structlog
+
 from apis.v1alpha1 import labels
 from controller.clock import Clock
 from controller.cluster.client import ApiError, Client, NoAnswerError
@@ -24,6 +26,8 @@ from controller.member_reader.verdict import Reading, Series, held, judge
 from controller.snapshot import PodView
 
 __all__ = ["MemberReaders", "MemberTarget"]
+
+_log = structlog.get_logger("reader")
 
 READ_SECONDS: Final = 5.0
 """One read in all: waiting for a slot, the connection, the exec and both looks at the Pod."""
@@ -71,6 +75,10 @@ class MemberReaders:
             reading = held(f"{target.name} was not read within {bound:g} s: it was still {progress.doing}")
         except (ApiError, NoAnswerError, OutputTooLargeError) as error:
             reading = held(f"{target.name} was not read, {progress.doing} failed: {error}")
+        except Exception as error:
+            # What comes out of somebody else's container must never end the process of everybody.
+            _log.exception("a reading met a defect", pod=target.name)
+            reading = held(f"{target.name} was not read, {progress.doing} met a defect: {error!r:.200}")
         if self._clock.monotonic() - started > bound + SUSPENDED_SECONDS:
             # asyncio's clock stands still while the machine is suspended; this one does not.
             took = self._clock.monotonic() - started

@@ -12,6 +12,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
+from controller.clock import Instant
 from controller.member_reader.verdict import Reading, Verdict
 from controller.retirement_planner.budgets import IDLE_PAIR_SECONDS
 from controller.retirement_planner.state import Operation
@@ -20,6 +21,8 @@ from controller.routers.base import Look, Sight
 CONFIRM_SPACING_SECONDS: Final = 1.0
 """Two looks that confirm a withdrawal lie at least this far apart."""
 KEPT: Final = 16
+ANSWER_SECONDS: Final = 15.0
+"""A write is given up after 10 s; 5 s later a read that shows no effect of it shows that it had none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +76,33 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteAnswer:
+    """What came of a delete: refused by the API server's own word, or accepted, or nobody knows."""
+
+    at: datetime
+    """When the answer came, or was given up; the late edge."""
+    refused: bool = False
+    """A 4xx: certainly nothing was done."""
+    sentence: str = ""
+    """The words of a refusal or a failure; "" when it was accepted."""
+
+    def may_come(self, now: Instant) -> bool:
+        """Whether its effect may still appear. Once no request can be under way any more, a read settles it."""
+        return not self.refused and now.seconds_since(self.at) < ANSWER_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """The looks and rounds of one operation, oldest first, as far as this process remembers them."""
 
     looks: tuple[Look, ...] = ()
     rounds: tuple[Round, ...] = ()
-    deletes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """UID -> "" when a delete was accepted or has no definite answer, else the sentence that refused it."""
+    deletes: Mapping[str, DeleteAnswer] = field(default_factory=lambda: MappingProxyType({}))
+    """The answer to the last delete that was sent, by UID."""
 
-    @property
-    def delete_sent(self) -> bool:
-        return any(refusal == "" for refusal in self.deletes.values())
+    def delete_may_come(self, now: Instant) -> bool:
+        """Whether a delete that was sent may have its effect though no read shows it yet."""
+        return any(answer.may_come(now) for answer in self.deletes.values())
 
     def with_look(self, look: Look) -> Evidence:
         return Evidence((*self.looks, look)[-KEPT:], self.rounds, self.deletes)
@@ -91,8 +110,8 @@ class Evidence:
     def with_round(self, seen: Round) -> Evidence:
         return Evidence((*self.looks, seen.look)[-KEPT:], (*self.rounds, seen)[-KEPT:], self.deletes)
 
-    def with_delete(self, uid: str, refusal: str) -> Evidence:
-        return Evidence(self.looks, self.rounds, MappingProxyType({**self.deletes, uid: refusal}))
+    def with_delete(self, uid: str, answer: DeleteAnswer) -> Evidence:
+        return Evidence(self.looks, self.rounds, MappingProxyType({**self.deletes, uid: answer}))
 
 
 def confirms_withdrawal(

@@ -96,6 +96,16 @@ class Facts:
     def present(self) -> dict[str, PodView]:
         return {uid: pod for uid, pod in self.targets.items() if pod is not None}
 
+    @property
+    def labelled(self) -> tuple[PodView, ...]:
+        """Members that carry the eligibility label, from the start or because somebody put it back."""
+        return tuple(pod for pod in self.present.values() if pod.eligible_label and not pod.terminating)
+
+    @property
+    def standing(self) -> str:
+        """Why a member is not what was admitted any more, "" while every identity is live."""
+        return next((reading.reason for reading in self.preflight.values()), "")
+
 
 def admit(removal: Removal, *, policy: Policy, generation: int, now: Instant) -> Operation:
     """The record of a new operation; its reservation counts from the moment it is stored."""
@@ -145,10 +155,9 @@ def _admitted(operation: Operation, facts: Facts, now: Instant) -> Step:
     if not facts.routed:
         held = replace(operation, reason=HOLD_REASON)
         return Step(held, HOLD_REASON, wake_at=budgets.limit(operation))
-    labelled = tuple(pod for pod in facts.present.values() if pod.eligible_label)
-    if labelled:
+    if facts.labelled:
         sentence = "taking the eligibility label off"
-        return Step(operation, sentence, label_off=labelled, wake_at=budgets.limit(operation))
+        return Step(operation, sentence, label_off=facts.labelled, wake_at=budgets.limit(operation))
     moved = operation.enter(
         State.DISQUALIFIED, "the label is off; the routers are being asked to let go of it", now.latest
     )
@@ -170,9 +179,11 @@ def _withdrawing(operation: Operation, facts: Facts, now: Instant) -> Step:
         return Step(
             replace(operation, withdrawn_since=since, reason=_waiting_sentence(look)), _waiting_sentence(look)
         )
-    if confirms_withdrawal(
-        facts.evidence, withdrawn_since=since, settle_seconds=facts.settle_seconds
-    ) and now.is_surely_before(budgets.limit(operation)):
+    if (
+        not facts.labelled
+        and confirms_withdrawal(facts.evidence, withdrawn_since=since, settle_seconds=facts.settle_seconds)
+        and now.is_surely_before(budgets.limit(operation))
+    ):
         moved = operation.enter(
             State.DRAINING, "no router selects it any more; its requests are being waited for", now.latest
         )
@@ -185,6 +196,7 @@ def _withdrawing(operation: Operation, facts: Facts, now: Instant) -> Step:
     return Step(
         replace(operation, reason=sentence),
         sentence,
+        label_off=facts.labelled,
         remove_rows=_rows_to_remove(facts.evidence),
         observe=Observe.LOOK,
         observe_after=wait_before_look(facts.evidence),
@@ -204,6 +216,8 @@ def _draining(operation: Operation, facts: Facts, now: Instant) -> Step:
     second = idle_pair(facts.evidence, operation, settle_seconds=facts.settle_seconds)
     if (
         second is not None
+        and not facts.standing
+        and not facts.labelled
         and now.is_surely_before(budgets.limit(operation))
         and now.age_of(second.started_at) <= budgets.EVIDENCE_WRITE_SECONDS
     ):
@@ -232,20 +246,35 @@ def _deleting(operation: Operation, facts: Facts, now: Instant) -> Step:
         )
         return Step(moved, moved.reason)
     terminating = {uid for uid, pod in present.items() if pod.terminating}
-    past_the_point = bool(terminating) or facts.evidence.delete_sent or len(present) < len(operation.targets)
+    may_come = facts.evidence.delete_may_come(now)
+    past_the_point = bool(terminating) or may_come or len(present) < len(operation.targets)
     remaining = tuple(t for t in operation.targets if t.uid in present and t.uid not in terminating)
     if past_the_point:
         return _past_the_point(operation, facts, now, remaining)
     if facts.cancelled and not facts.handing_over:
         return _cancel(operation)
     if now.is_surely_past(operation.deadline) and not facts.handing_over:
-        refusals = sorted(set(facts.evidence.deletes.values()) - {""})
-        why = f"every delete was refused: {refusals[0]}" if refusals else budgets.step_name(operation)
+        refusals = sorted({answer.sentence for answer in facts.evidence.deletes.values()})
+        why = f"no delete was accepted: {refusals[0]}" if refusals else budgets.step_name(operation)
         return _abort(operation, why)
-    if operation.evidence_at is None or now.age_of(operation.evidence_at) > budgets.EVIDENCE_DELETE_SECONDS:
+    aged = (
+        operation.evidence_at is None or now.age_of(operation.evidence_at) > budgets.EVIDENCE_DELETE_SECONDS
+    )
+    if aged or facts.standing or facts.labelled:
         return replace(_prove_again(operation, facts, now), wake_at=now.latest + timedelta(seconds=2))
-    sentence = "the members are deleted by UID"
-    return Step(operation, sentence, delete=remaining, wake_at=now.latest + timedelta(seconds=2))
+    refused = _refusal(facts)
+    sentence = (
+        f"the delete was refused and is tried again: {refused}"
+        if refused
+        else "the members are deleted by UID"
+    )
+    told = replace(operation, reason=sentence) if refused else operation
+    return Step(told, sentence, delete=remaining, wake_at=now.latest + timedelta(seconds=2))
+
+
+def _refusal(facts: Facts) -> str:
+    """The API server's words about the last delete, "" when it was not refused."""
+    return next((answer.sentence for answer in facts.evidence.deletes.values() if answer.refused), "")
 
 
 def _past_the_point(operation: Operation, facts: Facts, now: Instant, remaining: tuple[Target, ...]) -> Step:
@@ -257,9 +286,16 @@ def _past_the_point(operation: Operation, facts: Facts, now: Instant, remaining:
             f"{operation.title} was deleted and has not left {budgets.DEPARTURE_SECONDS:.0f} s past its grace"
         )
         return Step(None, sentence, departing=True, events=(Event("Warning", "DepartureStuck", sentence),))
-    ends = f" until {latest:%H:%M:%S} UTC at the latest" if latest else ""
-    sentence = f"deleted; the engine has its grace to exit{ends}"
-    wake = late_at if late_at and not remaining else now.latest + timedelta(seconds=2)
+    if latest is None:
+        # Nothing terminates: a delete is on its way, or its answer was lost. Past the deadline none is sent any more,
+        # so that the last one's answer, or the lack of an effect, settles what came of it.
+        told = sorted({answer.sentence for answer in facts.evidence.deletes.values() if answer.sentence})
+        sentence = f"the delete has no definite answer yet{f': {told[0]}' if told else ''}"
+        again = () if now.is_surely_past(operation.deadline) else remaining
+        wake = now.latest + timedelta(seconds=2)
+        return Step(replace(operation, reason=sentence), sentence, delete=again, wake_at=wake)
+    sentence = f"deleted; the engine has its grace to exit until {latest:%H:%M:%S} UTC at the latest"
+    wake = now.latest + timedelta(seconds=2) if remaining or late_at is None else late_at
     return Step(replace(operation, reason=sentence), sentence, delete=remaining, wake_at=wake)
 
 
@@ -270,11 +306,15 @@ def _prove_again(operation: Operation, facts: Facts, now: Instant) -> Step:
     if since != operation.withdrawn_since:
         return Step(replace(operation, withdrawn_since=since), _waiting_sentence(look))
     second = idle_pair(facts.evidence, operation, settle_seconds=facts.settle_seconds)
-    if second is not None and now.age_of(second.started_at) <= budgets.EVIDENCE_WRITE_SECONDS:
+    fresh = second is not None and now.age_of(second.started_at) <= budgets.EVIDENCE_WRITE_SECONDS
+    if second is not None and fresh and not facts.standing and not facts.labelled:
         proven = replace(operation, evidence_at=second.started_at)
         return Step(proven, "idle again on fresh reads; it is deleted")
-    sentence = "the evidence has aged before the delete was sent, so routers and engine are read again"
-    if facts.evidence.rounds:
+    sentence = "the evidence no longer holds before the delete was sent, so routers and engine are read again"
+    refused = _refusal(facts)
+    if refused:
+        sentence = f"the delete was refused and is tried again on fresh evidence: {refused}"
+    elif facts.standing or facts.evidence.rounds:
         sentence = f"{sentence}: {_round_sentence(facts)}"
     return _observe_round(replace(operation, reason=sentence), facts, sentence)
 
@@ -332,6 +372,7 @@ def _observe_round(operation: Operation, facts: Facts, sentence: str) -> Step:
     return Step(
         operation,
         sentence,
+        label_off=facts.labelled,
         remove_rows=_rows_to_remove(facts.evidence),
         observe=Observe.ROUND,
         observe_after=wait_before_round(facts.evidence, operation),
@@ -367,6 +408,8 @@ def _waiting_sentence(look: Look | None) -> str:
 
 
 def _round_sentence(facts: Facts) -> str:
+    if facts.standing:
+        return facts.standing
     seen = facts.evidence.rounds[-1]
     if seen.verdict is not Verdict.IDLE:
         return seen.reason

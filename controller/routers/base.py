@@ -142,13 +142,13 @@ def judge(
     before: Surroundings,
     after: Surroundings,
     target_uids: frozenset[str],
-    previous: Look | None,
+    earlier: Sequence[Look],
     span: tuple[Instant, Instant, float, float],
 ) -> Look:
     """Turn the answers of every router Pod into one finding about the targets.
 
-    `span` is (started_at, finished_at, started, finished). `previous` is the look before this one of the same
-    operation: growth of a dispatch counter can only be seen against it.
+    `span` is (started_at, finished_at, started, finished). `earlier` are the looks before this one of the same
+    operation, oldest first: growth of a dispatch counter can only be seen against what a router said before.
     """
     started_at, finished_at, started, finished = span
 
@@ -181,6 +181,8 @@ def judge(
     for answer in answers:
         if answer.kind is AnswerKind.UNKNOWN:
             return look(Sight.UNKNOWN, f"router {answer.router} gave no complete answer: {answer.detail}")
+    if all(answer.kind is AnswerKind.NOT_RUNNING for answer in answers):
+        return look(Sight.UNKNOWN, "no router runs that could say what it selects")
     for answer in answers:
         for row in answer.rows:
             if _ip(row) not in known_ips:
@@ -188,10 +190,11 @@ def judge(
                     Sight.UNKNOWN,
                     f"router {answer.router} lists {row}, which is the address of no live replica",
                 )
-    grown = _growth(answers, previous, target_ips)
+    before_now = [a for seen in earlier for a in seen.answers if a.kind is AnswerKind.COMPLETE]
+    grown = _growth(answers, before_now, target_ips)
     if grown:
         return look(Sight.LISTED, grown)
-    restarted = _restarted(answers, previous)
+    restarted = _restarted(answers, before_now)
     if restarted:
         return look(Sight.UNKNOWN, restarted)
     for answer in answers:
@@ -201,29 +204,26 @@ def judge(
     return look(Sight.CLEAN, f"no router of {len(answers)} lists it")
 
 
-def _growth(answers: Sequence[RouterAnswer], previous: Look | None, target_ips: set[str]) -> str:
-    """A sentence when a router sent a target something since the look before, else ""."""
-    earlier = {a.process: a for a in previous.answers} if previous else {}
+def _growth(answers: Sequence[RouterAnswer], earlier: Sequence[RouterAnswer], target_ips: set[str]) -> str:
+    """A sentence when a router sent a target something since its last complete answer, else ""."""
+    last = {answer.process: answer for answer in earlier}
     for answer in answers:
-        before = earlier.get(answer.process)
+        before = last.get(answer.process)
         if before is None or answer.dispatched is None or before.dispatched is None:
             continue
         for address, count in answer.dispatched.items():
             # A series that was missing meant: nothing dispatched since the process started.
             if _ip(address) in target_ips and count > before.dispatched.get(address, 0.0):
-                return f"router {answer.router} sent requests to {address} since the look before"
+                return f"router {answer.router} sent requests to {address} since it was asked before"
     return ""
 
 
-def _restarted(answers: Sequence[RouterAnswer], previous: Look | None) -> str:
-    """A sentence when a router process is not the one of the look before: its counters began anew."""
-    if previous is None:
-        return ""
-    earlier = {a.router_uid: a for a in previous.answers if a.kind is AnswerKind.COMPLETE}
+def _restarted(answers: Sequence[RouterAnswer], earlier: Sequence[RouterAnswer]) -> str:
+    """A sentence when a router process is not the one that answered before: its counters began anew."""
+    last = {answer.router_uid: answer.process for answer in earlier}
     for answer in answers:
-        before = earlier.get(answer.router_uid)
-        if before is not None and before.process != answer.process:
-            return f"router {answer.router} restarted since the look before"
+        if last.get(answer.router_uid, answer.process) != answer.process:
+            return f"router {answer.router} restarted since it was asked before"
     return ""
 
 

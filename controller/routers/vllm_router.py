@@ -28,6 +28,8 @@ from controller.routers.base import (
 from controller.snapshot import PodView
 
 DISPATCHED: Final = "vllm_router_processed_requests_total"
+ACTIVE: Final = "vllm_router_active_workers"
+"""Served from the first moment, with no worker and no request yet: what a page without it says is no router's."""
 IN_FLIGHT: Final = "vllm_router_running_requests"
 
 
@@ -74,6 +76,8 @@ class VllmRouter:
             return answer(AnswerKind.UNKNOWN, f"/metrics answered {counted}")
         try:
             rows = parse_workers(listing)
+            if not any(samples(metrics, ACTIVE)):
+                raise ValueError(f"/metrics answered without {ACTIVE}")
             return answer(
                 AnswerKind.COMPLETE,
                 rows=rows,
@@ -101,7 +105,7 @@ def parse_workers(body: bytes) -> tuple[str, ...]:
         raise ValueError("/workers did not answer with whole JSON") from None
     workers = answer.get("workers") if isinstance(answer, dict) else None
     total = answer.get("total") if isinstance(answer, dict) else None
-    if not isinstance(workers, list) or not isinstance(total, int):
+    if not isinstance(workers, list) or type(total) is not int:
         raise ValueError("/workers answered without a list of workers and its total")
     if total != len(workers):
         raise ValueError(f"/workers says {total} workers and lists {len(workers)}")

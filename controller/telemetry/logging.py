@@ -35,7 +35,14 @@ def configure_logging(*, log_format: LogFormat, level: LogLevel, stream: TextIO 
         redact,
     ]
     render: list[Processor] = (
-        [structlog.dev.ConsoleRenderer(colors=out.isatty(), timestamp_key="time")]
+        [
+            structlog.dev.ConsoleRenderer(
+                # A traceback with the values of variables would print credentials.
+                colors=out.isatty(),
+                timestamp_key="time",
+                exception_formatter=structlog.dev.plain_traceback,
+            )
+        ]
         if readable
         else [
             structlog.processors.format_exc_info,

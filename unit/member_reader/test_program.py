@@ -144,7 +144,7 @@ async def test_two_seconds_in_all(answer: Answer) -> None:
     """G12 However slowly the engine answers, the program leaves the container after 2 s and its own start."""
     async with serving(answer) as script:
         _, took = await run_program(f"http://127.0.0.1:{script.port}/metrics", "vLLM")
-    assert 1.9 <= took < 3.0
+    assert 1.9 <= took < 4.0
 
 
 async def test_refused() -> None:

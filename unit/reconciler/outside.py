@@ -12,7 +12,8 @@ import orjson
 from apis.v1alpha1 import labels
 from controller.clock import format_time
 from controller.cluster.client import ApiError, Client
-from controller.cluster.resources import DEPLOYMENTS, PODS, Resource
+from controller.cluster.reads import get
+from controller.cluster.resources import DEPLOYMENTS, PODS, REPLICA_SETS, Resource
 from controller.cluster.writes import MERGE_PATCH
 from controller.member_reader.preflight import MemberTarget
 from controller.member_reader.verdict import Reading, Verdict
@@ -34,6 +35,17 @@ async def list_in(client: Client, book: Book, resource: Resource, namespace: str
     answer = await client.request("GET", resource.path(namespace=namespace), query=query)
     items: list[dict[str, Any]] = answer.body["items"]
     return [raw for raw in items if raw["metadata"]["uid"] not in book.gone]
+
+
+def _reference(raw: dict[str, Any], kind: str) -> dict[str, Any]:
+    metadata = raw["metadata"]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+    }
 
 
 class Kubelet:
@@ -137,19 +149,36 @@ class Kubelet:
             "state": {"running": {"startedAt": format_time(self._clock.now().earliest)}},
         }
 
+    async def _replica_set(self, deployment: dict[str, Any]) -> dict[str, Any]:
+        """The reference to the one ReplicaSet of a Deployment, which is made when there is none."""
+        name = f"{deployment['metadata']['name']}-{deployment['metadata']['uid'][:8]}"
+        found = await get(self._client, REPLICA_SETS.path(namespace=self._namespace, name=name))
+        if found is None:
+            body = {
+                "apiVersion": "apps/v1",
+                "kind": "ReplicaSet",
+                "metadata": {"name": name, "ownerReferences": [_reference(deployment, "Deployment")]},
+                "spec": {key: deployment["spec"][key] for key in ("selector", "template")} | {"replicas": 0},
+            }
+            path = REPLICA_SETS.path(namespace=self._namespace)
+            found = (await self._client.request("POST", path, body=body)).body
+        return _reference(found, "ReplicaSet")
+
     async def _align_routers(self, present: set[str]) -> bool:
         found = await list_in(self._client, self._book, DEPLOYMENTS, self._namespace)
         wanted = {
-            f"{deployment['metadata']['name']}-{index}": deployment["spec"]["template"]
+            f"{deployment['metadata']['name']}-{deployment['metadata']['uid'][:8]}-{index}": deployment
             for deployment in found
             for index in range(deployment["spec"]["replicas"])
         }
         for name in wanted.keys() - present:
-            template = wanted[name]
+            deployment = wanted[name]
+            template = deployment["spec"]["template"]
+            owner = await self._replica_set(deployment)
             body = {
                 "apiVersion": "v1",
                 "kind": "Pod",
-                "metadata": {**template["metadata"], "name": name},
+                "metadata": {**template["metadata"], "name": name, "ownerReferences": [owner]},
                 "spec": template["spec"],
             }
             await self._client.request("POST", PODS.path(namespace=self._namespace), body=body)
@@ -189,7 +218,7 @@ class Routers:
             self.kept_rows.discard(worker)
             return 200, b"{}"
         if parts.path == "/metrics":
-            return 200, "\n".join(self._series()).encode()
+            return 200, "".join(f"{row}\n" for row in self._series()).encode()
         rows = [pod.ip for pod in await self._listed()]
         workers = [{"url": f"http://{ip}:{ENGINE_PORT}"} for ip in rows]
         return 200, orjson.dumps({"workers": workers, "total": len(workers)})
@@ -203,6 +232,7 @@ class Routers:
         ]
 
     def _series(self) -> Iterator[str]:
+        yield "vllm_router_active_workers 2"
         for ip, number in self.open.items():
             yield f'vllm_router_running_requests{{worker="http://{ip}:{ENGINE_PORT}"}} {number}'
 

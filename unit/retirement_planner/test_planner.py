@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from controller.member_reader.verdict import Reading, Verdict, held, refused
-from controller.retirement_planner.evidence import Evidence, Round
+from controller.retirement_planner.evidence import DeleteAnswer, Evidence, Round
 from controller.retirement_planner.planner import HOLD_REASON, Facts, Observe, Step, admit, advance
 from controller.retirement_planner.state import Operation, Policy, State, read_operation, write_operation
 from controller.retirement_planner.targets import Removal
@@ -19,6 +19,8 @@ from controller.snapshot import PodView
 from unit.builders import START, at, pod
 
 TARGET = pod(ordinal=1)
+WITHHELD = pod(ordinal=1, labelled=False)
+"""The same Pod once its eligibility label is off."""
 UID = TARGET.uid
 CONTAINER = TARGET.identity.container_id
 POLICY = Policy.of({"withoutRouter": "Hold"})
@@ -37,7 +39,7 @@ def operation(state: State = State.DRAINING, **changes: Any) -> Operation:
 
 def facts(
     *,
-    target: PodView | None = TARGET,
+    target: PodView | None = WITHHELD,
     evidence: Evidence | None = None,
     routed: bool = True,
     cancelled: bool = False,
@@ -122,9 +124,9 @@ class TestBudgets:
     def test_label_that_cannot_be_taken_off(self) -> None:
         """A4 Admitted with the label still on stays Admitted and asks again; after 30 s Aborted, kept, no delete."""
         admitted = operation(State.ADMITTED)
-        step = advance(admitted, facts(), at(29.9))
+        step = advance(admitted, facts(target=TARGET), at(29.9))
         assert stored(step) == admitted and step.label_off == (TARGET,)
-        step = advance(admitted, facts(), at(30))
+        step = advance(admitted, facts(target=TARGET), at(30))
         aborted = stored(step)
         assert aborted.state is State.ABORTED and step.delete == ()
         assert (aborted.started_at, aborted.phase_started_at) == (START, START)
@@ -145,6 +147,13 @@ class TestBudgets:
             assert current.started_at == START
             assert current.phase_started_at == START + timedelta(seconds=7)
             assert current.deadline == START + timedelta(seconds=300)
+
+    def test_phase_clock_is_stamped_where_a_phase_begins(self) -> None:
+        """The clock of a phase starts on entering Draining, Deleting and Settling, and with no other step."""
+        stamped = [State.DRAINING, State.DELETING, State.SETTLING]
+        for state in (State.DISQUALIFIED, State.WITHDRAWING, *stamped, State.ABORTED):
+            entered = operation(State.ADMITTED).enter(state, "why", at(17).latest)
+            assert entered.phase_started_at == (at(17).latest if state in stamped else START)
 
     def test_between_the_edges_nothing_is_done(self) -> None:
         """Within the uncertainty of the server's time a budget is neither spent nor acted on."""
@@ -177,7 +186,7 @@ class TestAdmission:
 
     def test_label_comes_off_before_anything_else(self) -> None:
         """Admitted moves on only when no live member carries the label."""
-        step = advance(operation(State.ADMITTED), facts(), at(1))
+        step = advance(operation(State.ADMITTED), facts(target=TARGET), at(1))
         assert stored(step).state is State.ADMITTED and step.label_off == (TARGET,)
         unlabelled = facts(target=pod(ordinal=1, labelled=False))
         assert stored(advance(operation(State.ADMITTED), unlabelled, at(1))).state is State.DISQUALIFIED
@@ -207,7 +216,8 @@ class TestAdmission:
 
     def test_what_is_only_held_keeps_its_budget(self) -> None:
         """A take-over replica has nothing to read: held, not refused, so the step goes on until its budget ends."""
-        step = advance(operation(State.ADMITTED), facts(preflight={UID: held("nothing to read")}), at(1))
+        take_over = {UID: held("nothing to read")}
+        step = advance(operation(State.ADMITTED), facts(target=TARGET, preflight=take_over), at(1))
         assert stored(step).state is State.ADMITTED
 
 
@@ -414,19 +424,47 @@ class TestDeleting:
 
     def test_every_delete_refused(self) -> None:
         """Every delete refused until the deadline: Aborted with the server's sentence."""
-        refusing = Evidence().with_delete(UID, "a webhook says no")
+        refusal = DeleteAnswer(at=at(298).latest, refused=True, sentence="a webhook says no")
+        refusing = Evidence().with_delete(UID, refusal)
         current = self.deleting(evidence_at=at(290).latest)
         assert stored(advance(current, facts(evidence=refusing), at(299))).state is State.DELETING
         aborted = stored(advance(current, facts(evidence=refusing), at(300)))
         assert aborted.state is State.ABORTED and "a webhook says no" in aborted.reason
 
     def test_nothing_aborts_past_the_point(self) -> None:
-        """S5 A delete without a definite answer is past the point: no abort, no cancel, the delete is repeated."""
-        unanswered = Evidence().with_delete(UID, "")
+        """S5 A delete that may still take effect is past the point: no abort, no cancel, the delete is repeated."""
+        unanswered = Evidence().with_delete(UID, DeleteAnswer(at=at(20).latest, sentence="503 no leader"))
         for cancelled in (False, True):
-            step = advance(self.deleting(), facts(evidence=unanswered, cancelled=cancelled), at(310))
-            assert stored(step).state is State.DELETING
+            step = advance(self.deleting(), facts(evidence=unanswered, cancelled=cancelled), at(25))
+            assert stored(step).state is State.DELETING and "503 no leader" in step.sentence
             assert [target.uid for target in step.delete] == [UID]
+
+    def test_delete_that_never_gets_an_answer_ends(self) -> None:
+        """L2 Past the deadline no delete is sent; 15 s after the last one a read shows that it had no effect."""
+        lost = Evidence().with_delete(UID, DeleteAnswer(at=at(299).latest, sentence="500 webhook down"))
+        current = self.deleting(evidence_at=at(290).latest)
+        step = advance(current, facts(evidence=lost), at(301))
+        assert stored(step).state is State.DELETING and step.delete == ()
+        aborted = stored(advance(current, facts(evidence=lost), at(314)))
+        assert aborted.state is State.ABORTED and "500 webhook down" in aborted.reason
+
+    def test_process_that_changed_is_not_deleted(self) -> None:
+        """S3 A container that restarted after the second idle read is not what was read: no delete, and it is said."""
+        restarted = {UID: held("container main of chat-server-r1-m0 restarted once since admission")}
+        step = advance(self.deleting(), facts(preflight=restarted), at(12.1))
+        assert step.delete == () and "restarted once" in stored(step).reason
+        pair = rounds(seen(10), seen(11.5))
+        step = advance(operation(), facts(evidence=pair, preflight=restarted), at(12))
+        assert stored(step).state is State.DRAINING and "restarted once" in step.sentence
+
+    @pytest.mark.parametrize("state", [State.WITHDRAWING, State.DRAINING, State.DELETING])
+    def test_label_that_comes_back(self, state: State) -> None:
+        """Somebody puts the eligibility label back: it is taken off again, and nothing is decided while it is on."""
+        pair = rounds(seen(10), seen(11.5))
+        current = operation(state, evidence_at=at(11.5).latest, withdrawn_since=START)
+        step = advance(current, facts(target=TARGET, evidence=pair), at(12))
+        assert step.label_off == (TARGET,) and step.delete == ()
+        assert stored(step).state is state
 
     def test_late_departure(self) -> None:
         """60 s past the deletion timestamp, which includes the grace, the record moves to `departing`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ def look(
     *answers: RouterAnswer,
     before: Surroundings | None = None,
     after: Surroundings | None = None,
-    previous: Look | None = None,
+    previous: Sequence[Look] = (),
 ) -> Look:
     here = before or around(router_pod())
     return judge(
@@ -36,7 +37,7 @@ def look(
         before=here,
         after=after or here,
         target_uids=frozenset({TARGET.uid}),
-        previous=previous,
+        earlier=previous,
         span=(at(0), at(1), 100.0, 101.0),
     )
 
@@ -120,16 +121,19 @@ def test_growth_of_the_dispatch_counter(
 ) -> None:
     """A dispatch to the target since the look before counts as listed; one to a survivor has no effect."""
     earlier = look(answer(router_pod(), dispatched=before))
-    assert look(answer(router_pod(), dispatched=now), previous=earlier).sight is sight
+    assert look(answer(router_pod(), dispatched=now), previous=[earlier]).sight is sight
 
 
 def test_router_that_restarted_since_the_look_before() -> None:
     """Counters of a new process began at zero: nothing can be said about growth, so the look is unknown once."""
     earlier = look(answer(router_pod(), dispatched={TARGET_ROW: 9.0}))
     again = router_pod(restarts=1)
-    seen = look(answer(again, dispatched={}), before=around(again), previous=earlier)
+    seen = look(answer(again, dispatched={}), before=around(again), previous=[earlier])
     assert seen.sight is Sight.UNKNOWN and "restarted" in seen.reason
-    assert look(answer(again, dispatched={}), before=around(again), previous=seen).sight is Sight.CLEAN
+    assert (
+        look(answer(again, dispatched={}), before=around(again), previous=[earlier, seen]).sight
+        is Sight.CLEAN
+    )
 
 
 def test_exact_in_flight_figure_holds_but_does_not_deny_the_withdrawal() -> None:
@@ -137,3 +141,18 @@ def test_exact_in_flight_figure_holds_but_does_not_deny_the_withdrawal() -> None
     seen = look(answer(router_pod(), in_flight={TARGET_ROW: 2.0, KEEPER_ROW: 5.0}))
     assert seen.sight is Sight.BUSY and seen.withdrawn and "2 requests" in seen.reason
     assert look(answer(router_pod(), in_flight={TARGET_ROW: 0.0, KEEPER_ROW: 5.0})).sight is Sight.CLEAN
+
+
+def test_growth_is_seen_across_a_look_that_knew_nothing() -> None:
+    """A look that failed between two others hides no dispatch: a router is compared with its own last answer."""
+    first = look(answer(router_pod(), dispatched={TARGET_ROW: 5.0}))
+    failed = look(answer(router_pod(), kind=AnswerKind.UNKNOWN))
+    grown = look(answer(router_pod(), dispatched={TARGET_ROW: 9.0}), previous=[first, failed])
+    assert grown.sight is Sight.LISTED
+
+
+def test_routers_that_all_stand_still_prove_nothing() -> None:
+    """When no router runs, nobody can say what is selected."""
+    starting = router_pod(running=False)
+    seen = look(answer(starting, kind=AnswerKind.NOT_RUNNING), before=around(starting))
+    assert seen.sight is Sight.UNKNOWN

@@ -61,6 +61,7 @@ def test_explicit_empty_list() -> None:
         ((200, BUSY.replace(b'"total": 2', b'"total": 3')), "says 3 workers and lists 2"),
         ((200, b'{"urls":[]}'), "without a list"),
         ((200, b"[]"), "without a list"),
+        ((200, b'{"workers":[],"total":false}'), "without a list"),
         ((200, b'{"workers":[{"model_id":"m"}],"total":1}'), "without a readable url"),
         ((200, b'{"workers":[{"url":"http://10.0.0.1:x"}],"total":1}'), "without a readable url"),
         (UnreachableError("http://10.9.0.1:8081/workers: connection refused"), "refused"),
@@ -77,7 +78,13 @@ async def test_bad_listing_is_unknown_and_never_empty(
 
 async def test_counters_that_cannot_be_read_make_the_answer_unknown() -> None:
     """Without readable counters nothing is known of dispatches, whatever the listing says."""
-    for metrics in ((404, b""), (200, b'vllm_router_running_requests{worker="http://10.0.0.1:8000"} many\n')):
+    html = b"<html>vllm_router_active_workers</html>\n"
+    for metrics in (
+        (404, b""),
+        (200, b""),
+        (200, html),
+        (200, b'vllm_router_running_requests{worker="http://10.0.0.1:8000"} many\n'),
+    ):
         assert (await ask((200, BUSY), metrics)).kind is AnswerKind.UNKNOWN
 
 
