@@ -10,7 +10,8 @@ import pytest
 from e2e.cluster import ControlPlane
 from e2e.harness.audit import api_writes, broken_invariants, deletes_of_pods
 from unit.reconciler.conftest import USER
-from unit.reconciler.world import TARGET, World, settled
+from unit.reconciler.deployments import settled
+from unit.reconciler.world import TARGET, World
 
 pytestmark = pytest.mark.control_plane
 

@@ -10,19 +10,9 @@ import pytest
 
 from controller.cluster.client import Response
 from unit.invariants import ApiWrite
+from unit.reconciler.deployments import Raw, operation, settled, states_stored
 from unit.reconciler.wire import Call, Send, straight
-from unit.reconciler.world import (
-    KEEPER,
-    TARGET,
-    WHOLE_PATH,
-    Clients,
-    Raw,
-    World,
-    new_world,
-    operation,
-    settled,
-    states_stored,
-)
+from unit.reconciler.world import KEEPER, TARGET, WHOLE_PATH, Clients, World, new_world
 
 pytestmark = pytest.mark.control_plane
 

@@ -8,18 +8,8 @@ import pytest
 
 from apis.v1alpha1 import labels
 from controller.cluster.resources import DEPLOYMENTS, MODEL_DEPLOYMENTS, SERVICES
-from unit.reconciler.world import (
-    KEEPER,
-    NAME,
-    TARGET,
-    Clients,
-    World,
-    condition,
-    labelled,
-    new_world,
-    phase,
-    replicas_of,
-)
+from unit.reconciler.deployments import condition, labelled, phase, replicas_of
+from unit.reconciler.world import KEEPER, NAME, TARGET, Clients, World, new_world
 
 pytestmark = pytest.mark.control_plane
 

@@ -8,20 +8,9 @@ import pytest
 
 from controller.cluster.client import ApiError, NoAnswerError, Response
 from controller.cluster.resources import PODS
+from unit.reconciler.deployments import condition, labelled, operation, phase, settled, state, states_stored
 from unit.reconciler.wire import Call, Send
-from unit.reconciler.world import (
-    KEEPER,
-    TARGET,
-    WHOLE_PATH,
-    World,
-    condition,
-    labelled,
-    operation,
-    phase,
-    settled,
-    state,
-    states_stored,
-)
+from unit.reconciler.world import KEEPER, TARGET, WHOLE_PATH, World
 
 pytestmark = pytest.mark.control_plane
 

@@ -8,8 +8,9 @@ from typing import Final
 import pytest
 
 from controller.cluster.client import ApiError, NoAnswerError, Response
+from unit.reconciler.deployments import Raw, operation, phase, settled
 from unit.reconciler.wire import Call, Send, straight
-from unit.reconciler.world import KEEPER, Clients, Raw, World, new_world, operation, phase, settled
+from unit.reconciler.world import KEEPER, Clients, World, new_world
 
 pytestmark = pytest.mark.control_plane
 

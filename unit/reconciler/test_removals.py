@@ -9,14 +9,7 @@ import pytest
 from apis.v1alpha1 import labels
 from controller.cluster.client import ApiError, Response
 from controller.cluster.resources import PODS, Resource
-from unit.reconciler.wire import Call, Send, straight
-from unit.reconciler.world import (
-    KEEPER,
-    NAME,
-    TARGET,
-    THIRD,
-    WHOLE_PATH,
-    World,
+from unit.reconciler.deployments import (
     condition,
     labelled,
     manifest,
@@ -27,6 +20,8 @@ from unit.reconciler.world import (
     state,
     states_stored,
 )
+from unit.reconciler.wire import Call, Send, straight
+from unit.reconciler.world import KEEPER, NAME, TARGET, THIRD, WHOLE_PATH, World
 
 pytestmark = pytest.mark.control_plane
 

@@ -9,14 +9,7 @@ import pytest
 from controller.clock import parse_time
 from controller.cluster.client import Response
 from controller.cluster.resources import MODEL_DEPLOYMENTS, PODS
-from unit.reconciler.wire import Call, Send
-from unit.reconciler.world import (
-    KEEPER,
-    NAME,
-    TARGET,
-    THIRD,
-    WHOLE_PATH,
-    World,
+from unit.reconciler.deployments import (
     condition,
     labelled,
     operation,
@@ -26,6 +19,8 @@ from unit.reconciler.world import (
     state,
     states_stored,
 )
+from unit.reconciler.wire import Call, Send
+from unit.reconciler.world import KEEPER, NAME, TARGET, THIRD, WHOLE_PATH, World
 
 pytestmark = pytest.mark.control_plane
 

@@ -12,24 +12,10 @@ from apis.v1alpha1 import labels
 from controller.cluster.client import ApiError, Response
 from controller.cluster.resources import EVENTS, PODS
 from unit.invariants import ApiWrite
+from unit.reconciler.deployments import Raw, condition, labelled, replicas_of, settled, state, states_stored
 from unit.reconciler.test_crashes import AT_ONCE, without_times
 from unit.reconciler.wire import Call, Send, straight
-from unit.reconciler.world import (
-    KEEPER,
-    TARGET,
-    THIRD,
-    WHOLE_PATH,
-    Clients,
-    Raw,
-    World,
-    condition,
-    labelled,
-    new_world,
-    replicas_of,
-    settled,
-    state,
-    states_stored,
-)
+from unit.reconciler.world import KEEPER, TARGET, THIRD, WHOLE_PATH, Clients, World, new_world
 
 pytestmark = pytest.mark.control_plane
 

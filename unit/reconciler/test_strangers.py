@@ -5,17 +5,8 @@ from __future__ import annotations
 import pytest
 
 from apis.v1alpha1 import labels
-from unit.reconciler.world import (
-    KEEPER,
-    NAME,
-    TARGET,
-    World,
-    condition,
-    labelled,
-    operation,
-    replicas_of,
-    state,
-)
+from unit.reconciler.deployments import condition, labelled, operation, replicas_of, state
+from unit.reconciler.world import KEEPER, NAME, TARGET, World
 
 pytestmark = pytest.mark.control_plane
 

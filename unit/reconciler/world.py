@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from itertools import count
@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from apis.v1alpha1 import labels
 from controller.assembly import Controller
 from controller.cluster.client import Client, Response
 from controller.cluster.reads import get
@@ -36,9 +35,9 @@ from controller.cluster.writes import MERGE_PATCH
 from controller.snapshot import PodView
 from controller.telemetry.events import REPORTER
 from controller.telemetry.metrics import Metrics
-from unit.api_server.objects import routed
 from unit.cluster.virtual_clock import VirtualClock
 from unit.invariants import ApiWrite, violations
+from unit.reconciler.deployments import Raw, manifest, phase
 from unit.reconciler.outside import Engines, Kubelet, Routers, list_in, make_namespace
 from unit.reconciler.wire import Between, Book, Call, Send, Wire, straight
 
@@ -51,7 +50,6 @@ PATIENCE: Final = 30.0
 CLOCK_ERROR: Final = 0.3
 JSON_PATCH: Final = "application/json-patch+json"
 
-Raw = dict[str, Any]
 _serial = count()
 
 
@@ -359,57 +357,3 @@ async def new_world(clients: Clients, *, started: bool = True) -> AsyncIterator[
     finally:
         await world.kill()
     world.assert_sound()
-
-
-def manifest(**changes: Any) -> Raw:
-    """A ModelDeployment `chat` of two replicas behind a router; `changes` of its spec, None takes a field out."""
-    body = routed(replicas_of(2))
-    spec = body["spec"] | changes
-    body["spec"] = {field: value for field, value in spec.items() if value is not None}
-    return body
-
-
-def replicas_of(replicas: int, **fields: Any) -> Raw:
-    """A role `server` of so many replicas."""
-    return {"name": "server", "image": "engine:1", "replicas": replicas} | fields
-
-
-def phase(deployment: Raw) -> str:
-    return str((deployment.get("status") or {}).get("phase", ""))
-
-
-def operation(deployment: Mapping[str, Any]) -> Raw:
-    """`status.retirement`, empty without one."""
-    return (deployment.get("status") or {}).get("retirement") or {}
-
-
-def state(deployment: Mapping[str, Any]) -> str:
-    """The state of the operation, "" without one."""
-    return str(operation(deployment).get("state", ""))
-
-
-def states_stored(writes: Sequence[ApiWrite]) -> list[str]:
-    """The states that an operation was stored in, in order and without repetition; "" is a cleared record."""
-    found = [""]
-    for write in writes:
-        if write.is_of("modeldeployments", "status") and write.done and state(write.answer) != found[-1]:
-            found.append(state(write.answer))
-    return found[1:]
-
-
-def condition(deployment: Raw, kind: str) -> Raw:
-    conditions: Sequence[Raw] = (deployment.get("status") or {}).get("conditions") or ()
-    return next((c for c in conditions if c["type"] == kind), {})
-
-
-def settled(deployment: Raw) -> bool:
-    """Everything that this spec takes away has left."""
-    found = condition(deployment, "RemovalsSettled")
-    return bool(
-        found.get("status") == "True"
-        and found.get("observedGeneration") == deployment["metadata"]["generation"]
-    )
-
-
-def labelled(pod: PodView) -> bool:
-    return pod.labels.get(labels.ENDPOINT_ELIGIBLE) == "true"
