@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -200,6 +201,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         down(CLUSTER, progress=say)
         return 0
     began = time.monotonic()
+    # Whoever ends the demo by a signal gets the machine back as it was, as with Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         cluster = up(CLUSTER, options.provider, progress=say)
         code = asyncio.run(run_demo(cluster))
