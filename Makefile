@@ -61,6 +61,10 @@ demo-down: $(VENV) ## take away whatever a demo left
 cases: $(VENV) ## list the acceptance cases that no test shows: make cases OWNER=A
 	@$(BIN)/python -m tools.cases $(if $(OWNER),--owner $(OWNER))
 
+.PHONY: bugs
+bugs: $(VENV) ## list the public bug reports that no test shows: make bugs GROUP=4
+	@$(BIN)/python -m tools.cases --bugs $(if $(GROUP),--owner $(GROUP))
+
 .PHONY: crd
 crd: $(VENV) ## write the CRD that the API models define into manifests/crd
 	$(BIN)/python -m apis.crd >.crd.yaml && mv .crd.yaml manifests/crd/modeldeployments.yaml

@@ -7,14 +7,18 @@ from pathlib import Path
 import pytest
 
 from tools.cases import (
+    BUGS,
     CASES,
+    REASONS,
     TREES,
     Case,
     cases_shown,
     opening_numbers,
     read_cases,
+    reasons_given,
     report,
     shown_by,
+    strangers,
 )
 
 
@@ -24,6 +28,8 @@ from tools.cases import (
         ("G6 All zero is Idle.", ("G6",)),
         ("A1, A2 and A3: budgets.", ("A1", "A2", "A3")),
         ("B11: a change of mind.", ("B11",)),
+        ("B04-02, A7 A bug and a case.", ("B04-02", "A7")),
+        ("B04-02 kin", ("B04-02",)),
         ("\n    F1 Two clean looks.", ("F1",)),
         ("All zero is Idle, as G6 says.", ()),
         ("G6All zero", ()),
@@ -61,17 +67,29 @@ def test_three():
 
 
 def test_missing_numbers_are_listed_per_owner() -> None:
-    """Each owner's cases without a test are named, a shared case with both owners, and unknown numbers too."""
+    """Each owner's cases without a test are named, a shared case with both owners."""
     cases = [Case("A1", ("A",), "one"), Case("A2", ("A", "B"), "two"), Case("B1", ("B",), "three")]
-    tests = {"A1": ["f::t"], "N99": ["f::u"]}
+    tests = {"A1": ["f::t"]}
     assert list(report(cases, tests, ["A", "B"])) == [
-        "A: 1 of 2 cases have a test",
-        "  A2   two",
-        "B: 0 of 2 cases have a test",
-        "  A2   two",
-        "  B1   three",
-        "no case is called N99: f::u",
+        "A: 1 of 2 have a test",
+        "  A2     two",
+        "B: 0 of 2 have a test",
+        "  A2     two",
+        "  B1     three",
     ]
+
+
+def test_numbers_that_nothing_has_are_named() -> None:
+    """A test that claims a case which there is not is named with its place."""
+    assert list(strangers(["A1"], {"A1": ["f::t"], "N99": ["f::u"]})) == ["no case is called N99: f::u"]
+
+
+def test_a_row_with_a_reason_counts(tmp_path: Path) -> None:
+    """A bug that cannot happen is answered by a table row that says why; a row without a reason answers nothing."""
+    table = tmp_path / "reasons.md"
+    table.write_text("| number | why |\n|---|---|\n| B04-15 | because |\n| B04-16 | |\nB04-17 no row\n")
+    assert reasons_given(table) == {"B04-15": ["reasons.md"]}
+    assert reasons_given(tmp_path / "absent.md") == {}
 
 
 @pytest.mark.parametrize(
@@ -89,8 +107,8 @@ def test_a_wrong_line_is_named(text: str, message: str) -> None:
 
 def test_every_number_in_a_test_is_a_case() -> None:
     """No test of this repository claims a case that there is not."""
-    known = {case.number for case in read_cases(CASES.read_text())}
-    assert set(cases_shown(TREES)) <= known
+    known = {case.number for path in (CASES, BUGS) for case in read_cases(path.read_text())}
+    assert {*cases_shown(TREES), *reasons_given(REASONS)} <= known
 
 
 def test_trees_are_searched_for_test_files(tmp_path: Path) -> None:
