@@ -19,6 +19,7 @@ from controller.cluster.leader import UNELECTED, Leadership, LeaseLostError
 from controller.cluster.resources import EVENTS
 from controller.cluster.work_queue import ShutDownError, WorkQueue
 from controller.cluster.writes import Writer
+from controller.filling import Filling
 from controller.infrastructure import Infrastructure
 from controller.observer import Observer, Readers
 from controller.pods import Pods
@@ -90,6 +91,7 @@ class Controller:
             writer=writer,
             infrastructure=Infrastructure(client=client, caches=self.caches, writer=writer),
             pods=pods,
+            filling=Filling(pods=pods, clock=clock, random=random),
             retiring=retiring,
             rolling=Rolling(pods=pods),
             events=self._events,
@@ -153,7 +155,17 @@ class Controller:
                 wait = self.queue.add_rate_limited(key)
                 log.exception("a pass met a defect and comes again", deployment="/".join(key), after=wait)
             else:
-                self.queue.forget(key)
+                if result.failed:
+                    outcome = "retry"
+                    wait = self.queue.add_rate_limited(key, at_least=result.retry_after)
+                    log.warning(
+                        "a pass could not do all and comes again",
+                        deployment="/".join(key),
+                        after=wait,
+                        error=result.failed,
+                    )
+                else:
+                    self.queue.forget(key)
                 if result.after == 0.0:
                     self.queue.add(key)
                 elif result.after is not None:

@@ -13,14 +13,16 @@ from typing import Any, Final
 import structlog
 
 from apis.v1alpha1 import labels
-from apis.v1alpha1.conditions import Reason
+from apis.v1alpha1.conditions import ConditionType, Reason
 from apis.v1alpha1.model_deployment import ModelDeploymentSpec
+from controller.attempts import Attempts
 from controller.caches import Caches, Key
 from controller.clock import Clock
 from controller.cluster.client import Client
 from controller.cluster.reads import list_pods
 from controller.cluster.resources import MODEL_DEPLOYMENTS
 from controller.cluster.writes import Writer
+from controller.filling import Filling
 from controller.infrastructure import Infrastructure
 from controller.pod_renderer.services import endpoint
 from controller.pods import Pods
@@ -31,24 +33,28 @@ from controller.retiring import Retiring
 from controller.rolling import Rolling
 from controller.rollout_planner import RolloutPlan
 from controller.routers.ownership import RouterOwnership
-from controller.situation import Snapshot, render_seat, seats_of
+from controller.situation import Snapshot, seats_of
 from controller.snapshot import DeploymentView, PodView
 from controller.status import Departure, Picture, RouterFacts, compute_status
 from controller.telemetry.events import EventRecorder
 from controller.telemetry.metrics import Metrics
 
 RETRY_SECONDS: Final = 30.0
-"""When something that the API server refused is tried again though nothing changed."""
+"""When what waits for somebody else is looked at again though nothing changed."""
 TROUBLE_SECONDS: Final = 2.0
 """The same while a budget runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """When to look again though nothing happens: seconds, None for never. The sentence says what is waited for."""
+    """When to look again though nothing happens, and what this pass could not do."""
 
     after: float | None = None
-    sentence: str = ""
+    """Seconds; None for never."""
+    failed: str = ""
+    """What failed and is tried again with backoff; "" when nothing did."""
+    retry_after: float | None = None
+    """The seconds that the API server asked to be left alone for."""
 
 
 class Reconciler:
@@ -63,6 +69,7 @@ class Reconciler:
         writer: Writer,
         pods: Pods,
         infrastructure: Infrastructure,
+        filling: Filling,
         retiring: Retiring,
         rolling: Rolling,
         events: EventRecorder,
@@ -75,37 +82,40 @@ class Reconciler:
         self._writer = writer
         self._pods = pods
         self._infrastructure = infrastructure
+        self._filling = filling
         self._retiring = retiring
         self._rolling = rolling
         self._events = events
         self._clock = clock
         self._metrics = metrics
-        self._refused: dict[Key, tuple[str, ...]] = {}
         self._log = structlog.get_logger("reconciler")
 
     async def reconcile(self, key: Key) -> Result:
-        """One pass. Raises ApiError or NoAnswerError when a call fails; the queue then comes back with backoff."""
+        """One pass. Raises ApiError or NoAnswerError when nothing could be decided or stored; the queue comes back."""
         raw = self._caches.deployment(key)
         if raw is None:
             self._forget(key)
-            return Result(sentence="gone")
+            return Result()
         deployment = DeploymentView(raw)
         if deployment.terminating:
             return await self._tear_down(deployment)
         if labels.FINALIZER not in deployment.finalizers:
             await self._set_finalizers(deployment, [*deployment.finalizers, labels.FINALIZER])
-            return Result(after=0.0, sentence="the finalizer was added")
+            return Result(after=0.0)
         snapshot = await self._gather(deployment)
         operation = snapshot.operation
         self._metrics.retirement_is(key, operation.state if operation else None)
+        attempts = Attempts()
         if operation is None:
-            return await self._without_operation(snapshot)
-        return await self._with_operation(snapshot, operation)
+            result = await self._without_operation(snapshot, attempts)
+        else:
+            result = await self._with_operation(snapshot, operation, attempts)
+        return replace(result, failed=attempts.failed, retry_after=attempts.retry_after)
 
     def _forget(self, key: Key) -> None:
         self._retiring.forget(key)
         self._infrastructure.forget(key)
-        self._refused.pop(key, None)
+        self._filling.forget(key)
         self._metrics.retirement_is(key, None)
 
     # --- the snapshot -----------------------------------------------------------------------------------
@@ -131,16 +141,16 @@ class Reconciler:
 
     # --- removals ---------------------------------------------------------------------------------------
 
-    async def _without_operation(self, snapshot: Snapshot) -> Result:
+    async def _without_operation(self, snapshot: Snapshot, attempts: Attempts) -> Result:
         late = {uid for departure in snapshot.departing for uid in departure.uids}
         candidates = [removal for removal in snapshot.removals.replicas if not removal.uids & late]
         if snapshot.deployment.paused:
             waiting = "removals wait while the deployment is paused" if candidates else ""
-            return await self._ordinary(snapshot, waiting)
+            return await self._ordinary(snapshot, attempts, waiting)
         if snapshot.spec is None:
             waiting = "removals wait until the spec is valid" if candidates else ""
-            return await self._ordinary(snapshot, waiting)
-        removing = await self._clean_up_unused(candidates)
+            return await self._ordinary(snapshot, attempts, waiting)
+        removing = await self._clean_up_unused(candidates, attempts)
         for removal in candidates:
             if not removal.ever_ran:
                 continue
@@ -148,18 +158,19 @@ class Reconciler:
                 removal, wanted=snapshot.wanted, pods=snapshot.pods, reserved=snapshot.reserved_uids
             )
             if gate:
-                return await self._ordinary(snapshot, gate, removing=removing)
+                return await self._ordinary(snapshot, attempts, gate, removing=removing)
             return await self._admit(snapshot, snapshot.spec, removal)
-        return await self._ordinary(snapshot, "", removing=removing)
+        return await self._ordinary(snapshot, attempts, "", removing=removing)
 
-    async def _clean_up_unused(self, removals: Sequence[Removal]) -> bool:
+    async def _clean_up_unused(self, removals: Sequence[Removal], attempts: Attempts) -> bool:
         """Replicas whose engine never ran have nothing to drain; they leave directly, also while an operation runs.
 
         Returns whether there were any.
         """
         unused = [removal for removal in removals if not removal.ever_ran]
         for removal in unused:
-            await self._pods.clean_up(removal.pods, "it never ran")
+            with attempts:
+                await self._pods.clean_up(removal.pods, "it never ran")
         return bool(unused)
 
     async def _admit(self, snapshot: Snapshot, spec: ModelDeploymentSpec, removal: Removal) -> Result:
@@ -173,9 +184,9 @@ class Reconciler:
             self._metrics.retirement_entered(operation.state)
             message = f"{removal.title} is being retired: {removal.cause}"
             self._emit(snapshot, Event("Normal", "RetirementAdmitted", message))
-        return Result(after=0.0, sentence=operation.reason)
+        return Result(after=0.0)
 
-    async def _with_operation(self, snapshot: Snapshot, operation: Operation) -> Result:
+    async def _with_operation(self, snapshot: Snapshot, operation: Operation, attempts: Attempts) -> Result:
         step = advance(operation, await self._retiring.facts(snapshot, operation), snapshot.now)
         others = [r for r in snapshot.removals.replicas if not r.uids & operation.target_uids]
         titles = ", ".join(removal.title for removal in others)
@@ -187,13 +198,14 @@ class Reconciler:
         trouble = await self._retiring.act(snapshot, operation, step)
         removing = bool(step.delete)
         if snapshot.spec is not None and not snapshot.deployment.paused:
-            removing |= await self._clean_up_unused(others)
+            removing |= await self._clean_up_unused(others, attempts)
         progressed = replace(step.operation, reason=trouble) if trouble else step.operation
         shown, rationed = self._retiring.rationed(snapshot.key, operation, progressed)
-        result = await self._ordinary(replace(snapshot, operation=shown), waiting, removing=removing)
+        result = await self._ordinary(
+            replace(snapshot, operation=shown), attempts, waiting, removing=removing
+        )
         again = TROUBLE_SECONDS if trouble else None
-        after = _earliest(result.after, rationed, again, _until(step, snapshot))
-        return Result(after=after, sentence=trouble or step.sentence)
+        return Result(after=_earliest(result.after, rationed, again, _until(step, snapshot)))
 
     async def _move(
         self, snapshot: Snapshot, stored: Operation, moved: Operation, step: Step, waiting: str
@@ -213,7 +225,7 @@ class Reconciler:
             if moved.state is State.ABORTED:
                 # Nothing more is asked of it: an observation that was due must not be made.
                 self._retiring.forget(snapshot.key)
-        return Result(after=0.0, sentence=step.sentence)
+        return Result(after=0.0)
 
     async def _finish(self, snapshot: Snapshot, operation: Operation, step: Step) -> Result:
         """Clear the record; its events are told once that is stored."""
@@ -240,49 +252,54 @@ class Reconciler:
         for event in step.events:
             self._emit(snapshot, event)
         self._retiring.forget(snapshot.key)
-        return Result(after=0.0, sentence=step.sentence)
+        return Result(after=0.0)
 
     # --- what every pass does ---------------------------------------------------------------------------
 
-    async def _ordinary(self, snapshot: Snapshot, waiting: str, *, removing: bool = False) -> Result:
+    async def _ordinary(
+        self, snapshot: Snapshot, attempts: Attempts, waiting: str, *, removing: bool = False
+    ) -> Result:
         """`removing`: the pass takes capacity away, so no step of a rollout may take more."""
         snapshot = snapshot.without_departed()
-        await self._restore_labels(snapshot)
-        spec = snapshot.spec
+        await self._restore_labels(snapshot, attempts)
+        spec, key = snapshot.spec, snapshot.key
         if spec is not None and not snapshot.deployment.paused:
-            removing |= await self._fill(snapshot, spec)
-            await self._infrastructure.align(snapshot.owner, spec)
+            removing |= await self._filling.fill(snapshot, spec, attempts)
+            with attempts:
+                await self._infrastructure.align(snapshot.owner, spec)
         else:
-            self._refused.pop(snapshot.key, None)
-        rollout, undone = await self._rolling.act(self._plan_rollout(snapshot, begin=not removing))
+            self._filling.forget(key)
+        begin = not (removing or attempts.failed)
+        rollout, undone = self._plan_rollout(snapshot, begin=begin), False
+        with attempts:
+            rollout, undone = await self._rolling.act(rollout)
         begun = list(self._rolling.begun(snapshot, rollout))
         if await self._store(snapshot, waiting, rollout):
             for message in begun:
                 self._emit(snapshot, Event("Normal", "RolloutStep", message))
-        again = undone or self._refused.get(snapshot.key) or self._infrastructure.unfinished(snapshot.key)
-        return Result(after=0.0 if begun else RETRY_SECONDS if again else None, sentence=waiting)
+            self._tell_refusal(snapshot)
+        if begun:
+            return Result(after=0.0)
+        unfinished = RETRY_SECONDS if undone or self._infrastructure.unfinished(key) else None
+        return Result(after=_earliest(unfinished, self._filling.again(key)))
+
+    def _tell_refusal(self, snapshot: Snapshot) -> None:
+        """One Event when creates begin to be refused; the condition says it for as long as they are."""
+        refused = self._filling.refused(snapshot.key)
+        if refused and snapshot.deployment.reason_of(ConditionType.ROLES_READY) != Reason.CREATE_REFUSED:
+            self._emit(snapshot, Event("Warning", Reason.CREATE_REFUSED, refused[0]))
 
     def _plan_rollout(self, snapshot: Snapshot, *, begin: bool) -> RolloutPlan:
-        return self._rolling.plan(snapshot, refused=self._refused.get(snapshot.key, ()), begin=begin)
+        return self._rolling.plan(snapshot, refused=self._filling.refused(snapshot.key), begin=begin)
 
-    async def _fill(self, snapshot: Snapshot, spec: ModelDeploymentSpec) -> bool:
-        """Clear seats of Pods that ended by themselves, and fill those that nobody holds; whether any was cleared."""
-        plan = seats_of(snapshot)
-        held = snapshot.operation.target_uids if snapshot.operation else frozenset()
-        ended = [pod for pod in plan.clean_up if pod.uid not in held]
-        await self._pods.clean_up(ended, "it has ended")
-        self._refused[snapshot.key] = await self._pods.create(
-            plan.create, owner=snapshot.owner, render=lambda seat: render_seat(snapshot, spec, seat)
-        )
-        return bool(ended)
-
-    async def _restore_labels(self, snapshot: Snapshot) -> None:
+    async def _restore_labels(self, snapshot: Snapshot, attempts: Attempts) -> None:
         """Whatever is not on its way out is offered to service: after an abort, a cancel, or a hand's edit."""
         strays = {pod.uid for pod, why in snapshot.removals.unhandled if why is Unhandled.SURPLUS}
         for pod in snapshot.pods:
             kept = pod.uid not in snapshot.reserved_uids and pod.uid not in strays
             if kept and pod.seat and not (pod.eligible_label or pod.terminating or pod.terminal):
-                await self._pods.offer(pod)
+                with attempts:
+                    await self._pods.offer(pod)
 
     async def _store(self, snapshot: Snapshot, waiting: str, rollout: RolloutPlan | None = None) -> bool:
         """Write the status if it differs, on the very version that was decided on. Returns whether it was written."""
@@ -304,7 +321,7 @@ class Reconciler:
             rollout=rollout or self._plan_rollout(snapshot, begin=False),
             unhandled=snapshot.removals.unhandled,
             waiting=waiting,
-            refused_creates=self._refused.get(snapshot.key, ()),
+            refused_creates=self._filling.refused(snapshot.key),
             router=router,
             endpoint=url,
             waiting_reason=_waiting_reason(snapshot),
@@ -326,16 +343,16 @@ class Reconciler:
         """All Pods leave by their own drain window; then the finalizer comes off."""
         self._forget((deployment.namespace, deployment.name))
         if labels.FINALIZER not in deployment.finalizers:
-            return Result(sentence="another finalizer holds it")
+            return Result()
         snapshot = Snapshot.of(deployment, self._clock.now()).with_pods(await self._live_pods(deployment))
         for pod in snapshot.pods:
             if not pod.terminating:
                 await self._pods.delete(namespace=pod.namespace, name=pod.name, uid=pod.uid)
         if snapshot.pods:
             await self._store(replace(snapshot, operation=None, departing=(), rollout=()), "")
-            return Result(after=RETRY_SECONDS, sentence=f"{len(snapshot.pods)} Pods are leaving")
+            return Result(after=RETRY_SECONDS)
         await self._set_finalizers(deployment, [f for f in deployment.finalizers if f != labels.FINALIZER])
-        return Result(sentence="every Pod has left")
+        return Result()
 
     async def _set_finalizers(self, deployment: DeploymentView, finalizers: Sequence[str]) -> None:
         await self._writer.patch(

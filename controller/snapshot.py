@@ -255,6 +255,11 @@ class DeploymentView:
         found: Sequence[str] = self.metadata.get("finalizers") or ()
         return found
 
+    def reason_of(self, condition: str) -> str:
+        """The reason that a condition of the status has now, "" when there is no such condition."""
+        conditions: Sequence[Raw] = self.status.get("conditions") or ()
+        return next((str(c.get("reason")) for c in conditions if c.get("type") == condition), "")
+
     @property
     def roles(self) -> Mapping[str, tuple[str, int]]:
         """Role -> (kind, replicas) as declared, also by a spec that cannot be rendered."""
