@@ -184,7 +184,7 @@ class Observer:
         remove_rows: Sequence[RemoveRow],
     ) -> None:
         for row in remove_rows:
-            await self._remove(subject, row)
+            await self._remove(subject, row, within=max(0.1, ends - self._clock.monotonic()))
         await self._clock.sleep(delay)
         bound = max(0.1, min(LOOK_SECONDS, ends - self._clock.monotonic()))
         earlier = memory.evidence.looks
@@ -274,18 +274,19 @@ class Observer:
             pods=tuple(pod for pod in found if pod.owner_uid == subject.uid),
         )
 
-    async def _remove(self, subject: Subject, row: RemoveRow) -> None:
+    async def _remove(self, subject: Subject, row: RemoveRow, *, within: float) -> None:
         """Ask a router Pod to drop a row. Its answer proves nothing, and neither does none; the next look tells."""
+        bound = min(ROUTER_SECONDS, within)
         try:
-            surroundings = await self._surroundings(subject, ROUTER_SECONDS)
-            for router in surroundings.routers:
-                if router.name == row.router:
-                    timeout = min(ROUTER_SECONDS, self._fence())
-                    await subject.adapter.remove(router, row.address, fetch=self._fetch, timeout=timeout)
-        except (ApiError, NoAnswerError, UnreachableError) as error:
-            self._log.warning(
-                "a row was not removed", router=row.router, address=row.address, error=str(error)
-            )
+            async with asyncio.timeout(within):
+                surroundings = await self._surroundings(subject, bound)
+                for router in surroundings.routers:
+                    if router.name == row.router:
+                        timeout = min(bound, self._fence())
+                        await subject.adapter.remove(router, row.address, fetch=self._fetch, timeout=timeout)
+        except (ApiError, NoAnswerError, UnreachableError, TimeoutError) as error:
+            why = str(error) or f"no answer within {within:g} s"
+            self._log.warning("a row was not removed", router=row.router, address=row.address, error=why)
 
 
 def _identity(operation: Operation) -> tuple[frozenset[str], datetime]:

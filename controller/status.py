@@ -15,6 +15,7 @@ from apis.v1alpha1.model_deployment import ModelDeploymentSpec
 from apis.v1alpha1.status import LONGEST_MESSAGE
 from controller.clock import format_time
 from controller.pod_renderer.problems import Problem
+from controller.pod_renderer.warnings import spec_warnings
 from controller.retirement_planner.state import Operation, State, write_operation
 from controller.retirement_planner.targets import Unhandled
 from controller.rollout_planner import RolloutPlan
@@ -241,6 +242,10 @@ def _spec_valid(picture: Picture) -> _Condition:
         (reason, *others) = {problem.condition_reason for problem in picture.problems}
         message = "; ".join(map(str, picture.problems))
         return _Condition(ConditionType.SPEC_VALID, False, Reason.INVALID if others else reason, message)
+    warnings = spec_warnings(picture.spec) if picture.spec is not None else ()
+    if warnings:
+        message = f"the spec can be rendered, but {'; '.join(warnings)}"
+        return _Condition(ConditionType.SPEC_VALID, True, Reason.VALID_WITH_WARNINGS, message)
     return _Condition(ConditionType.SPEC_VALID, True, Reason.VALID, "the spec can be rendered")
 
 

@@ -44,6 +44,10 @@ class Reason(_Documented):
     CREATE_REFUSED = "CreateRefused", "The API server refused to create a Pod; the message is its sentence."
 
     VALID = "Valid", "The spec can be rendered."
+    VALID_WITH_WARNINGS = (
+        "ValidWithWarnings",
+        "The spec is rendered as it stands; the message names a field that takes a guarantee away, and which.",
+    )
     INVALID = "Invalid", "The spec cannot be rendered; the message names the field and what is wrong with it."
 
     UP_TO_DATE = "UpToDate", "Every replica runs what the spec says now."
@@ -87,7 +91,12 @@ class Reason(_Documented):
 
 REASONS: dict[ConditionType, tuple[Reason, ...]] = {
     ConditionType.READY: (Reason.READY, Reason.NOT_READY, Reason.PAUSED),
-    ConditionType.SPEC_VALID: (Reason.VALID, Reason.INVALID, Reason.NOT_SUPPORTED_YET),
+    ConditionType.SPEC_VALID: (
+        Reason.VALID,
+        Reason.VALID_WITH_WARNINGS,
+        Reason.INVALID,
+        Reason.NOT_SUPPORTED_YET,
+    ),
     ConditionType.ROLES_READY: (Reason.READY, Reason.NOT_READY, Reason.CREATE_REFUSED),
     ConditionType.REPLICAS_UP_TO_DATE: (
         Reason.UP_TO_DATE,

@@ -67,13 +67,15 @@ def judge(
         return held("the answer of the reader was cut short")
     if envelope.unreadable:
         return held(f"the engine served unreadable values: {envelope.unreadable[0]}")
+    published = {sample.name for sample in envelope.samples}
+    missing = [gauge.name for gauge in gauges if published.isdisjoint(gauge.names)]
+    if missing:
+        return held(f"the engine served no {', no '.join(missing)}")
     amounts: list[float] = []
     series: dict[str, frozenset[Labels]] = {}
     for gauge in gauges:
         rows = {name: [s for s in envelope.samples if s.name == name] for name in gauge.names}
         rows = {name: samples for name, samples in rows.items() if samples}
-        if not rows:
-            return held(f"the engine served no {gauge.name}")
         for name, samples in rows.items():
             wrong = next((s for s in samples if not (math.isfinite(s.value) and s.value >= 0)), None)
             if wrong is not None:

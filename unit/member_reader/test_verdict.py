@@ -31,10 +31,13 @@ def test_one_gauge_missing() -> None:
 
 
 def test_two_of_six() -> None:
-    """G2 SGLang with two of six is Unknown naming the first missing."""
+    """G2 SGLang with two of six is Unknown naming the missing ones, in their order."""
     reading = read("sglang:num_running_reqs 0\nsglang:num_queue_reqs 0\n", "SGLang")
     assert reading.verdict is Verdict.UNKNOWN
-    assert reading.reason == "the engine served no sglang:num_prefill_bootstrap_queue_reqs"
+    assert reading.reason.startswith(
+        "the engine served no sglang:num_prefill_bootstrap_queue_reqs, no sglang:"
+    )
+    assert reading.reason.endswith(", no sglang:num_decode_transfer_queue_reqs")
 
 
 def test_unreadable() -> None:

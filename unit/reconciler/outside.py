@@ -16,7 +16,7 @@ from controller.cluster.reads import get
 from controller.cluster.resources import DEPLOYMENTS, PODS, REPLICA_SETS, Resource
 from controller.cluster.writes import MERGE_PATCH
 from controller.member_reader.preflight import MemberTarget
-from controller.member_reader.verdict import Reading, Verdict
+from controller.member_reader.verdict import Reading, Verdict, held
 from controller.routers.base import UnreachableError
 from controller.snapshot import PodView
 from unit.cluster.virtual_clock import VirtualClock
@@ -243,17 +243,21 @@ class Engines:
     def __init__(self) -> None:
         self.in_flight: dict[str, int] = {}
         """Pod name -> requests."""
+        self.mute: dict[str, str] = {}
+        """Pod name -> why its gauges cannot be read."""
         self.reads: list[str] = []
         """Names of the Pods that were read, in order."""
 
     async def read(self, target: MemberTarget, *, timeout: float) -> Reading:
         self.reads.append(target.name)
-        held = self.in_flight.get(target.name, 0)
+        if target.name in self.mute:
+            return held(self.mute[target.name])
+        held_requests = self.in_flight.get(target.name, 0)
         return Reading(
-            verdict=Verdict.BUSY if held else Verdict.IDLE,
-            reason=f"the engine holds {held or 'nothing'} in flight",
+            verdict=Verdict.BUSY if held_requests else Verdict.IDLE,
+            reason=f"the engine holds {held_requests or 'nothing'} in flight",
             complete=True,
-            in_flight=held,
+            in_flight=held_requests,
             container_id=target.container_id,
         )
 
